@@ -1257,7 +1257,10 @@ CREATE TABLE receiver_states (
     failures      integer NOT NULL DEFAULT 0,
     error         text,
     unread_since  timestamptz,
-    unread_error  text
+    unread_error  text,
+    -- When the last test message was sent, and why it was not taken; NULL: it was.
+    tested_at     timestamptz,
+    test_error    text
 );
 
 -- Silences. `schedule`: cron, duration and zone of its windows; NULL: all of its time. `replaces`: the one that was edited.

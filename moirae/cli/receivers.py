@@ -18,6 +18,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import open_services
+from moirae.errors import DeliveryFailed
 
 app = typer.Typer(
     help="List receivers of notifications, test them, and preview their messages.",
@@ -72,10 +73,12 @@ def send_test_message(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """Deliver a test message to a receiver now. Exit code 1 if it is not taken."""
-    from moirae.config import load_settings_from_environment
-    from moirae.notify import send_test
+    from moirae.services.operations import notifications
 
-    send_test(load_settings_from_environment(workspace), receiver)
+    with open_services(workspace) as services:
+        error = notifications.test_receiver(services, receiver).error
+    if error is not None:
+        raise DeliveryFailed(error)
     print(f"delivered: receiver {receiver} has taken a test message")
 
 
@@ -121,6 +124,8 @@ def _format_receiver(receiver: Any) -> Iterable[Any]:
     error = receiver.error
     if error is None and receiver.unread_since is not None:
         error = f"acknowledgements cannot be read: {receiver.unread_error}"
+    if error is None and receiver.test_error is not None:
+        error = f"test message not taken: {receiver.test_error}"
     return [
         receiver.receiver,
         receiver.channel,

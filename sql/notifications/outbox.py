@@ -102,7 +102,8 @@ class UndeliveredRow:
 class ReceiverStateRow:
     """A receiver. `failing_since` None: the last delivery succeeded. `failures`: since then.
 
-    `unread_since` None: its acknowledgements can be read, or are not.
+    `unread_since` None: its acknowledgements can be read, or are not. `test_error`: why it did not
+    take the test message of `tested_at`; None: it did.
     """
 
     receiver: str
@@ -112,6 +113,15 @@ class ReceiverStateRow:
     error: str | None
     unread_since: datetime | None
     unread_error: str | None
+    tested_at: datetime | None
+    test_error: str | None
+
+    @property
+    def failed_test(self) -> str | None:
+        """Why the last test message was not taken; None: it was, or a message was since."""
+        if self.tested_at is None or (self.delivered_at and self.delivered_at > self.tested_at):
+            return None
+        return self.test_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +262,11 @@ class NotificationGateway(Gateway):
     def put_failure(self, receiver: str, failures: int, error: str) -> None:
         """Store that a receiver has not taken messages."""
         self._execute("put_failure", receiver=receiver, failures=failures, error=replace_nul(error))
+
+    def put_test(self, receiver: str, error: str | None) -> None:
+        """Store what became of a test message. `error` None: the receiver has taken it."""
+        stored_error = None if error is None else replace_nul(error)
+        self._execute("put_test", receiver=receiver, error=stored_error)
 
     def put_unread(self, receiver: str, error: str) -> None:
         """Store that the acknowledgements of a receiver cannot be read."""

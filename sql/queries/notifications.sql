@@ -101,7 +101,8 @@ DELETE FROM notifications WHERE id IN (
 
 -- list_states --
 -- Receivers with their last delivery and failures.
-SELECT receiver, delivered_at, failing_since, failures, error, unread_since, unread_error FROM receiver_states ORDER BY receiver
+SELECT receiver, delivered_at, failing_since, failures, error, unread_since, unread_error, tested_at, test_error
+FROM receiver_states ORDER BY receiver
 
 -- put_delivery --
 -- A receiver has taken a message.
@@ -114,6 +115,11 @@ INSERT INTO receiver_states (receiver, failing_since, failures, error)
 VALUES (%(receiver)s, clock_timestamp(), %(failures)s, %(error)s)
 ON CONFLICT (receiver) DO UPDATE SET failing_since = coalesce(receiver_states.failing_since, clock_timestamp()),
     failures = receiver_states.failures + %(failures)s, error = %(error)s
+
+-- put_test --
+-- A test message was sent to a receiver.
+INSERT INTO receiver_states (receiver, tested_at, test_error) VALUES (%(receiver)s, clock_timestamp(), %(error)s)
+ON CONFLICT (receiver) DO UPDATE SET tested_at = clock_timestamp(), test_error = %(error)s
 
 -- put_unread --
 -- The acknowledgements of a receiver cannot be read.

@@ -56,6 +56,8 @@ def test_receivers_are_listed_and_tested(browser: Browser, receiver: FakeReceive
     assert receiver.requests[-1].json["alerts"][0]["labels"]["alertname"] == "Test"
     browser.press_button("Send a test message", rows.format(2))
     browser.wait_for_text("Receiver away: cannot connect to 127.0.0.1:9")
+    browser.wait_for_text("test failed", rows.format(2))
+    browser.wait_for_text("ok", rows.format(1))
     assert browser.serious_findings() == []
 
 
@@ -75,6 +77,9 @@ def test_silence_is_previewed_added_and_expired(browser: Browser, alerts: dict[s
     assert "inhibited by Site" in held_back
     assert "Site" in browser.text(".alert-list")
     assert "Disk" not in browser.text(".alert-list")
+    browser.open("/", ".held-back a[href*=silence]")
+    browser.find(".held-back a[href*=silence]").click()
+    browser.wait_for_text("disks are replaced", "[aria-label=Silences]")
     browser.open("/silences", "[aria-label=Silences] button")
     assert browser.serious_findings() == []
     browser.press_button("Expire", "[aria-label=Silences]")

@@ -318,6 +318,11 @@ def test_receiver_is_tested_and_its_state_and_messages_are_listed(
     failed = run_command(public_folder, "receivers", "test", "ops")
     assert failed.exit_code == 1
     assert "answered 500" in str(failed.exception)
+    shown = run_command(public_folder, "receivers", "list").stdout
+    assert "test message not taken" in shown and "answered 500" in shown
+    receiver.answer = lambda _: (200, {}, b"")
+    assert run_command(public_folder, "receivers", "test", "ops").exit_code == 0
+    assert "not taken" not in run_command(public_folder, "receivers", "list").stdout
 
 
 def test_receiver_that_fails_is_reported_to_the_others(

@@ -66,7 +66,8 @@ class ReceiverStatus:
     """A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
 
     `pending`: messages that wait. `failed`: messages that were given up. `unread_since`: since when
-    its acknowledgements cannot be read.
+    its acknowledgements cannot be read. `test_error`: why it has not taken the last test message;
+    None: it has, or has taken another message since, or none was sent.
     """
 
     receiver: str
@@ -79,6 +80,7 @@ class ReceiverStatus:
     failed: int
     unread_since: datetime | None
     unread_error: str | None
+    test_error: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +194,7 @@ def list_receivers(workspace: "LocalWorkspace") -> list[ReceiverStatus]:
                 failed=0 if waiting is None else waiting.failed,
                 unread_since=None if state is None else state.unread_since,
                 unread_error=None if state is None else state.unread_error,
+                test_error=None if state is None else state.failed_test,
             )
         )
     return receivers
@@ -212,11 +215,13 @@ def test_receiver(workspace: "LocalWorkspace", receiver: Name) -> ReceiverTest:
     """Deliver a test message to a receiver now. Recorded in the audit log."""
     settings = read_declared(workspace.settings)
     workspace.record_use("notifications.test_receiver", {"receiver": receiver})
+    test = ReceiverTest(receiver=receiver, error=None)
     try:
         send_test(settings, receiver)
     except DeliveryFailed as error:
-        return ReceiverTest(receiver=receiver, error=str(error))
-    return ReceiverTest(receiver=receiver, error=None)
+        test = ReceiverTest(receiver=receiver, error=str(error))
+    NotificationGateway(workspace.connection).put_test(receiver, test.error)
+    return test
 
 
 @operation("POST", "/action-links/revoke", role="operator")

@@ -3990,7 +3990,8 @@ export interface components {
          * @description A declared receiver. `failing_since` None: the last delivery succeeded, if there was one.
          *
          *     `pending`: messages that wait. `failed`: messages that were given up. `unread_since`: since when
-         *     its acknowledgements cannot be read.
+         *     its acknowledgements cannot be read. `test_error`: why it has not taken the last test message;
+         *     None: it has, or has taken another message since, or none was sent.
          */
         ReceiverStatus: {
             /** Receiver */
@@ -4013,6 +4014,8 @@ export interface components {
             unread_since: string | null;
             /** Unread Error */
             unread_error: string | null;
+            /** Test Error */
+            test_error: string | null;
         };
         /**
          * ReceiverTest

@@ -88,7 +88,7 @@ export function HeldBackReason({ entry }: { entry: HeldBackAlert }) {
     <>
       {entry.silences.map((silence) => (
         <span key={silence.id}>
-          silenced by {silence.author}, ends <Time value={silence.ends_at} brief />: <LongText text={silence.comment} />{" "}
+          <Link to={`/silences?silence=${silence.id}`}>silenced</Link> by {silence.author}, ends <Time value={silence.ends_at} brief />: <LongText text={silence.comment} />{" "}
         </span>
       ))}
       {entry.inhibited_by && (

@@ -77,8 +77,8 @@ function ReceiverTable({ receivers, reload }: { receivers: ReceiverStatus[]; rel
           </Link>,
           entry.channel,
           <span key="state">
-            <Label isCompact color={entry.failing_since ? "red" : "green"}>
-              {entry.failing_since ? "failing" : "ok"}
+            <Label isCompact color={entry.failing_since || entry.test_error ? "red" : "green"}>
+              {entry.failing_since ? "failing" : entry.test_error ? "test failed" : "ok"}
             </Label>
             {entry.failing_since && (
               <>
@@ -99,7 +99,7 @@ function ReceiverTable({ receivers, reload }: { receivers: ReceiverStatus[]; rel
           entry.delivered_at ? <Time key="delivered" value={entry.delivered_at} brief /> : "none",
           entry.pending,
           entry.failed,
-          <LongText key="error" text={entry.error ?? entry.unread_error ?? ""} />,
+          <LongText key="error" text={entry.error ?? entry.unread_error ?? entry.test_error ?? ""} />,
           isOperator ? (
             <Button key="test" size="sm" variant="secondary" onClick={() => void test(entry.receiver)}>
               Send a test message

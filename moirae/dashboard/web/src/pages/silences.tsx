@@ -24,12 +24,15 @@ const LENGTHS = [
 export function SilencesPage() {
   useTitle("Silences");
   const isOperator = useIsOperator();
+  const only = useSearchParams()[0].get("silence");
   const [isHistoryShown, setHistoryShown] = useState(false);
+  const withExpired = isHistoryShown || only !== null;
   const silences = useLoaded(
-    (signal) => get<Silence[]>("/silences", { expired: isHistoryShown }, signal),
-    [isHistoryShown],
+    (signal) => get<Silence[]>("/silences", { expired: withExpired }, signal),
+    [withExpired],
     INTERVAL,
   );
+  const shown = silences.data?.filter(({ id }) => only === null || id === only);
   const [problem, setProblem] = useState("");
   async function expire(silence: Silence): Promise<void> {
     setProblem("");
@@ -44,16 +47,19 @@ export function SilencesPage() {
     <PageSection>
       <Title headingLevel="h1">Silences</Title>
       <p className="note">Silences hold back messages. Alerts and their history are unaffected.</p>
-      {isOperator && <SilenceForm reload={silences.reload} />}
-      <Switch id="expired" label="Also those that have ended" isChecked={isHistoryShown} onChange={(_, checked) => setHistoryShown(checked)} />
+      {only !== null && <Link to="/silences">All silences</Link>}
+      {isOperator && only === null && <SilenceForm reload={silences.reload} />}
+      {only === null && (
+        <Switch id="expired" label="Also those that have ended" isChecked={isHistoryShown} onChange={(_, checked) => setHistoryShown(checked)} />
+      )}
       <div role="alert">{problem && <Message isInline variant="danger" title={problem} />}</div>
       {silences.data === null && <Pending error={silences.error} />}
-      {silences.data && !silences.data.length && <p className="note">No silence.</p>}
-      {silences.data && silences.data.length > 0 && (
+      {shown && !shown.length && <p className="note">No silence.</p>}
+      {shown && shown.length > 0 && (
         <DataTable
           label="Silences"
           columns={COLUMNS}
-          rows={silences.data.map((silence) => [
+          rows={shown.map((silence) => [
             <StateLabel key="state" state={silence.state} />,
             <code key="conditions">{silence.matchers.join(" ")}</code>,
             silence.author,
