@@ -6,6 +6,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 from deltalake.exceptions import DeltaError
@@ -61,6 +62,9 @@ def lower_priority() -> None:
     """Let live work take precedence over this process, which makes backups."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+        if os.getsid(0) == os.getpid():
+            # With Linux autogroups, niceness counts within a session only: lower the session's too.
+            Path("/proc/self/autogroup").write_text(str(_NICENESS))
 
 
 def hold_backup_lock(connection: sql.Connection) -> None:

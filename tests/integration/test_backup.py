@@ -29,6 +29,7 @@ from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.status import collect_status
 from moirae.live.file_checks import FileChecks
+from moirae.runtime import release_embedded_database
 from moirae.runtime.database import connect_database, database_dsn
 from moirae.runtime.storage import (
     check_generation,
@@ -72,6 +73,8 @@ def folder(public_folder: Path) -> Iterator[Path]:
     path = public_folder / "test"
     path.mkdir()
     yield path
+    for users in path.rglob("postgresql.users"):  # also of a restore that failed
+        release_embedded_database(users.parent)
     shutil.rmtree(path)
 
 
