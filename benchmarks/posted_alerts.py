@@ -24,8 +24,8 @@ from moirae.runtime import database
 from moirae.services import tokens
 
 _REPETITIONS = 3
-_PAST_ALERTS = 200
-_ALERTS = 20  # of each kind, in a repetition
+_PAST_ALERTS = 100
+_ALERTS = 10  # of each kind, in a repetition
 _TIMEOUT = 300.0  # seconds
 _POLL_INTERVAL = 0.01  # seconds
 _WORKSPACE = """

@@ -31,6 +31,7 @@ from moirae.config.streams import (
     Stream,
     TableSource,
 )
+from moirae.config.syslog import Syslog, SyslogSource
 from moirae.config.table_schemas import relation_schema, stream_schema
 from moirae.config.time_intervals import NamedTimeIntervals
 
@@ -55,6 +56,8 @@ __all__ = [
     "RelationFile",
     "LokiSource",
     "OtlpSource",
+    "Syslog",
+    "SyslogSource",
     "RemoteWriteSource",
     "Route",
     "Settings",

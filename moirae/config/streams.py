@@ -57,6 +57,7 @@ from moirae.config.paths import (
     resolve_text,
 )
 from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
+from moirae.config.syslog import SyslogSource
 from moirae.documents.types import (
     ConfigModel,
     Flag,
@@ -259,16 +260,19 @@ StreamSource = Annotated[
     | Annotated[KafkaSource, Tag("<kafka>")]
     | Annotated[RemoteWriteSource, Tag("<remote_write>")]
     | Annotated[OtlpSource, Tag("<otlp>")]
-    | Annotated[LokiSource, Tag("<loki>")],
+    | Annotated[LokiSource, Tag("<loki>")]
+    | Annotated[SyslogSource, Tag("<syslog>")],
     discriminate_by_key(
         "a source is exactly one of {files: GLOB}, {http: true}, {kafka: {servers: …, topic: "
-        "…}}, {remote_write: true}, {otlp: logs} and {loki: true}",
+        "…}}, {remote_write: true}, {otlp: logs}, {loki: true} and {syslog: "
+        "{listen: …}}",
         files=FileSource,
         http=HttpSource,
         kafka=KafkaSource,
         remote_write=RemoteWriteSource,
         otlp=OtlpSource,
         loki=LokiSource,
+        syslog=SyslogSource,
     ),
 ]
 
@@ -368,7 +372,7 @@ class Stream(ColumnsModel):
         "of others; older rows that follow are late.",
     )
     source: StreamSource = Field(
-        description="Source of the rows: files, http, kafka, remote_write, otlp or loki."
+        description="Source of the rows: files, http, kafka, remote_write, otlp, loki or syslog."
     )
 
     keep: PositiveDuration | None = Field(

@@ -20,6 +20,7 @@ from moirae.server.app import create_application
 from moirae.server.http_protocol import HttpProtocol
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
+from moirae.server.syslog import SyslogListeners
 from moirae.services import tokens
 from sql.access import AuditGateway, SessionGateway
 from sql.reports import ChangeGateway
@@ -73,6 +74,9 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
             timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
         )
     )
+    with record_failure(role):
+        listeners = SyslogListeners(settings, pool, ingest_handler)
+        listeners.start()
     thread = start_daemon(lambda: server.run(sockets=[listening_socket]), "server")
     address = "{}:{}".format(*listening_socket.getsockname()[:2])
     _LOG.info("server is listening", action="server_listens", address=address)
@@ -83,10 +87,13 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
             while not stop.wait(_HEARTBEAT_INTERVAL):
                 if not thread.is_alive():
                     raise RuntimeError("the HTTP server has ended unexpectedly")
+                if not listeners.is_running():
+                    raise RuntimeError("the listeners for syslog have ended unexpectedly")
                 role.heartbeat(f"listening on {address}")
                 expiry.run_if_due()
     finally:
         server.should_exit = True
+        listeners.stop()
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
         pool.close()
     role.mark_ended()

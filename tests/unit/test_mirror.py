@@ -83,6 +83,7 @@ MODULES_BY_TEST = {
     "unit/moirae/server/protocols/test_otlp.py": "moirae.server.protocols.otlp_messages",
     "integration/test_norms.py": "moirae.server.routes.exposition moirae.server.routes.norms sql.reports.norms",
     "integration/test_otlp.py": "moirae.server.routes.loki moirae.server.routes.otlp moirae.server.routes.pushed_input",
+    "unit/moirae/server/syslog/test_listeners.py": "moirae.server.syslog.batches",
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.server moirae.mcp.tools moirae.server.routes.mcp""",
