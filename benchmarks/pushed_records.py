@@ -35,8 +35,8 @@ from sql.archive import UnitGateway
 
 _REPETITIONS = 3
 _ROWS = 2_000  # of a file or request: Prometheus sends so many samples at once
-_PARTS = 60  # of a repetition
-_IDLE_SECONDS = 10.0
+_PARTS = 120  # of a repetition
+_IDLE_SECONDS = 20.0
 _TIMEOUT = 300.0  # seconds
 _START = 1_767_225_600_000  # milliseconds
 _MODES = ("idle", "user", "system", "iowait", "irq", "nice", "steal", "softirq")
@@ -155,9 +155,10 @@ def _measure(workspace: _Workspace) -> list[BenchmarkResult]:
         workspace.measure(stream, send, 0.0)
     rates: dict[str, list[float]] = {stream: [] for stream in senders}
     noise: list[float] = []
+    time.sleep(_IDLE_SECONDS)  # what the warm-up has left to do
+    idle = workspace.measure_idle()
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
-        idle = workspace.measure_idle()
         for stream, send in senders.items():
             rates[stream].append(workspace.measure(stream, send, idle))
         shown = ", ".join(f"{stream} {rates[stream][-1]:,.0f}" for stream in senders)

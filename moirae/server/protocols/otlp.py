@@ -27,10 +27,10 @@ Signal = Literal["logs", "metrics"]
 
 
 class _Resource(NamedTuple):
-    """What records come from. `fields`: its attributes as fields of their rows."""
+    """What records come from. `written`: its attributes as the begin of the JSON of their rows."""
 
     attributes: Mapping[str, Any]
-    fields: Mapping[str, Any]
+    written: bytes
 
 
 class _Record(NamedTuple):
@@ -139,15 +139,15 @@ class OtlpReader:
                 pushed.skipped["", row] += 1
                 continue
             fields, attributes = row
-            written = dict(record.resource.fields)
+            # A field that all rows lack would slow down reading.
+            written = {name: value for name, value in fields.items() if value is not None}
             for name, value in attributes.items():
                 written[f"attributes.{name}"] = value
-            for name, value in fields.items():
-                if value is not None:  # a field that all lack would slow down reading
-                    written[name] = value
-            written["scope"] = record.scope
+            if record.scope:
+                written["scope"] = record.scope
+            content = orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE)
             streams = self._find_streams(record.resource, attributes, fields.get("metric"))
-            pushed.add(streams, [orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE)])
+            pushed.add(streams, [record.resource.written + content[1:]])
 
     def _find_streams(
         self, resource: _Resource, attributes: Mapping[str, Any], metric: str | None
@@ -250,7 +250,7 @@ def _read_into(message: Any, content: Any) -> None:
 def _read_resource(resource: Any) -> _Resource:
     attributes = _read_attributes(resource)
     fields = {f"resource.{name}": value for name, value in attributes.items()}
-    return _Resource(attributes, fields)
+    return _Resource(attributes, orjson.dumps(fields)[:-1] + (b"," if fields else b""))
 
 
 def _read_attributes(owner: Any) -> dict[str, Any]:
@@ -259,6 +259,8 @@ def _read_attributes(owner: Any) -> dict[str, Any]:
 
 def _read_value(value: Any) -> Any:
     """A value as JSON has it; bytes as base64, an infinite number as text."""
+    if text := value.string_value:  # of most
+        return text
     kind = value.WhichOneof("value")
     match kind:
         case None:
