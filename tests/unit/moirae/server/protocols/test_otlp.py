@@ -148,7 +148,6 @@ def test_points_of_gauges_and_sums_become_rows() -> None:
         "metric": "queue",
         "value": 2.5,
         "unit": "1",
-        "scope": "",
         "resource.service.name": "checkout",
     }
     assert (total["value"], total["temporality"], total["start_ts"]) == (7, "delta", total["ts"])
