@@ -33,6 +33,8 @@ from sql.events import OutboxContextRow, OutboxEventRow, OutboxGateway
 from sql.similarity import CorpusGateway
 
 _BATCH_ROWS = 50_000  # rows in one commit
+# The tables that are archived from PostgreSQL, by name.
+_SPECS = {spec.name: spec for spec in (EVENTS, CONTEXTS)}
 
 _Row = OutboxEventRow | OutboxContextRow
 
@@ -123,7 +125,12 @@ class ArchivedTables:
 
 def open_outboxes(connection: sql.Connection, storage: StorageRoot) -> dict[str, Outbox]:
     """The outboxes of all tables that are archived from PostgreSQL, by table name."""
-    return {spec[0]: Outbox(connection, storage, spec) for spec in (EVENTS, CONTEXTS)}
+    return {name: open_outbox(connection, storage, name) for name in _SPECS}
+
+
+def open_outbox(connection: sql.Connection, storage: StorageRoot, table: str) -> Outbox:
+    """The outbox of one of these tables; the others may be damaged."""
+    return Outbox(connection, storage, _SPECS[table])
 
 
 def _to_json(value: Any) -> str:

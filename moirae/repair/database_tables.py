@@ -5,7 +5,7 @@ from archiver.delta import ArchiveTable, list_tables
 from archiver.ingest import Catalog
 from moirae.config import Settings
 from moirae.inspect import check_archived_rows
-from moirae.live import open_outboxes
+from moirae.live import open_outbox
 from moirae.repair.set_aside import DamagedFolder
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import open_storage
@@ -66,8 +66,8 @@ class DatabaseTables:
         root = open_storage(self._settings)
         self._folder.set_table_aside(table)
         if table.kind in ("events", "contexts"):
-            outboxes = open_outboxes(self._connection, root)
-            outboxes[table.name].flush(Catalog(self._connection).chunks())
+            outbox = open_outbox(self._connection, root, table.name)
+            outbox.flush(Catalog(self._connection).chunks())
         elif table.kind == "derived":
             _, version, _, stream = table.name.split("/")
             DerivedChunkGateway(self._connection).delete_version(stream, version)
