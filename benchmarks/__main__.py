@@ -53,6 +53,7 @@ _MODULES_BY_GOAL = {
     "D4": "benchmarks.decoding",
     "D5": "benchmarks.live_under_load",
     "RS5": "benchmarks.rule_index",
+    "RS6": "benchmarks.exploding_pattern",
     "NB1": "benchmarks.pushed_records",
     "NB2": "benchmarks.pushed_records",
     "NB3": "benchmarks.posted_alerts",
