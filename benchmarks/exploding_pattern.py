@@ -64,6 +64,12 @@ def choose_rules(collection: Collection) -> list[DetectionRule]:
     return [MARKER, EXPLODING, *collection.rules[:_GOOD_RULES]]
 
 
+def await_live(connection: Connection[Any]) -> None:
+    """Wait until the live process reads: rows that wait for its start would be late."""
+    runs = "SELECT EXISTS (SELECT FROM processes WHERE role = 'live' AND state LIKE 'running%')"
+    wait_until(connection, runs, _TIMEOUT)
+
+
 def await_losses(connection: Connection[Any], count: int) -> None:
     """Wait until so many rows are lost; raises where others are."""
     wait_until(connection, f"SELECT count(*) >= {count} FROM lost_verdicts", _TIMEOUT)
@@ -88,6 +94,7 @@ def run() -> list[BenchmarkResult]:
             database.connect_database(settings, "benchmark") as connection,
             moirae_up(settings, root / "up.log"),
         ):
+            await_live(connection)
             stream = DetectionStream(root / "landing", collection, crafted.edit)
             stream.start()
             try:

@@ -11,6 +11,7 @@ from benchmarks.detection_stream import DetectionStream
 from benchmarks.exploding_pattern import (
     SETTINGS,
     CraftedRows,
+    await_live,
     await_losses,
     choose_rules,
     measure,
@@ -42,6 +43,7 @@ def test_rule_with_an_exploding_pattern_delays_no_other_rule(public_folder: Path
     ):
         up = subprocess.Popen(command, stdout=log, stderr=log)
         try:
+            await_live(connection)
             stream.start()
             p99 = measure(connection, crafted, pairs=2, seconds=_MEASURED).details
             stream.stop()
