@@ -258,6 +258,10 @@ class Reader:
         with self._lock:
             return self._table(stream)
 
+    def rows_in_memory(self, stream: str) -> pa.Table | None:
+        """All rows of a stream, if they are in memory and in no file."""
+        return None
+
     def _table(self, stream: str) -> StreamTable | None:
         if stream not in self._tables:
             schema = self._schemas[stream]

@@ -218,6 +218,9 @@ class ArchivedStreamRows:
 
     def find_range(self, stream: str, time_range: TimeRange) -> RowSource:
         """The archived rows of a range; without files, no rows in memory."""
+        in_memory = self._reader.rows_in_memory(stream)
+        if in_memory is not None:
+            return self._select_rows(stream, in_memory, time_range)
         snapshot = self._reader.snapshot(stream, time_range)
         files = [file for file in snapshot.all_files if not file.is_foreign]
 
@@ -238,6 +241,18 @@ class ArchivedStreamRows:
 
         count = sum(file.rows for file in files)
         return RowSource(count, read, make_frame, partial(self._find_first_time, stream))
+
+    def _select_rows(self, stream: str, rows: pa.Table, time_range: TimeRange) -> RowSource:
+        schema = self._reader.schema(stream)
+        is_inside = time_range.mask(micros_column(rows, schema.time))
+        selected = rows.filter(pa.array(is_inside))
+        selected = selected.select(list(schema.query_columns))
+        return RowSource(
+            len(selected),
+            lambda: selected,
+            lambda table: self._spark.createDataFrame(table),
+            partial(self._find_first_time, stream),
+        )
 
     def _find_first_time(self, stream: str) -> Micros | None:
         table = self._reader.table(stream)

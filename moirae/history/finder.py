@@ -110,8 +110,11 @@ class PastFinder:
         setting: EngineSetting = "auto",
         store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
         first_times: Mapping[str, Micros] | None = None,
+        duckdb_rules: DuckDBRules | None = None,
     ) -> None:
-        """`setting`: the key `recall.engine` of the workspace.
+        """`duckdb_rules`: of other archives that are evaluated before or after; None: its own.
+
+        `setting`: the key `recall.engine` of the workspace.
 
         `store_losses`: gets the rows over which a rule has no verdict. `first_times`: of the first
         row of streams, where it is stored.
@@ -143,7 +146,7 @@ class PastFinder:
             self._tasks,
             SparkRules(self._grouper, _PastStatements(spark)),
         ]
-        duckdb_rules = DuckDBRules()
+        duckdb_rules = DuckDBRules() if duckdb_rules is None else duckdb_rules
         if self._choice.allows_duckdb:
             self._rule_engines.insert(1, duckdb_rules)
         reader.refresh()

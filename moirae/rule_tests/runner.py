@@ -10,6 +10,7 @@ from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros, micros_column
 from moirae.config import Settings, stream_schema
 from moirae.errors import Problem, ProblemsError
+from moirae.evaluation import DuckDBRules
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
 from moirae.rule_tests.coverage import CoveredItem
@@ -33,6 +34,7 @@ class RuleTester:
         self._definitions = definitions
         self._spark = spark
         self._schemas = [stream_schema(*item) for item in settings.streams.items()]
+        self._duckdb_rules = DuckDBRules()
         self.covered: set[CoveredItem] = set()
         """What the tests that ran expected something of."""
 
@@ -96,7 +98,13 @@ class RuleTester:
         columns = {name: relation.columns for name, relation in self._settings.relations.items()}
         reader = write_archive(folder, self._schemas, test_input.rows)
         relations = RelationVersions(test_input.relations.__getitem__, frozenset(columns), columns)
-        finder = PastFinder(self._spark, reader, relations, self._settings.recall.engine)
+        finder = PastFinder(
+            self._spark,
+            reader,
+            relations,
+            self._settings.recall.engine,
+            duckdb_rules=self._duckdb_rules,
+        )
         stages = RuleTestStages.create(self._settings, self._spark, reader, relations)
         return InputPast(finder, stages, test_input.start, self._find_range(test, test_input))
 

@@ -17,19 +17,42 @@ _MIN_TIME = datetime(1, 1, 1, tzinfo=UTC)
 _MAX_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+class ScratchReader(Reader):
+    """Reads rows that are given. Those of a stream are written to a folder when files are needed."""
+
+    def __init__(
+        self, folder: Path, schemas: Sequence[StreamSchema], rows: Mapping[str, pa.Table]
+    ) -> None:
+        """`rows`: by stream, with the columns of an archive."""
+        super().__init__(folder, schemas)
+        self._folder = folder
+        self._unwritten = dict(rows)
+
+    def rows_in_memory(self, stream: str) -> pa.Table | None:
+        """See `Reader.rows_in_memory`."""
+        return self._unwritten.get(stream)
+
+    def _table(self, stream: str) -> StreamTable | None:
+        rows = self._unwritten.pop(stream, None)
+        if rows is not None and len(rows):
+            StreamTable(self._folder, self.schema(stream)).append(rows, 1)
+        return super()._table(stream)
+
+
 def write_archive(
     folder: Path, schemas: Iterable[StreamSchema], rows: Mapping[str, pa.Table]
 ) -> Reader:
-    """Write rows by stream, and return a reader of them and of empty streams.
+    """A reader of rows by stream, and of empty streams. Files are written when they are needed.
 
     `rows`: the declared columns and `_extra`. Of rows with one identity the first counts.
     """
     declared = list(schemas)
+    archived: dict[str, pa.Table] = {}
     for schema in declared:
         table = rows.get(schema.name)
         if table is not None and len(table):
-            StreamTable(folder, schema).append(_add_columns(schema, table), 1)
-    return Reader(folder, declared)
+            archived[schema.name] = _add_columns(schema, table)
+    return ScratchReader(folder, declared, archived)
 
 
 def _add_columns(schema: StreamSchema, table: pa.Table) -> pa.Table:

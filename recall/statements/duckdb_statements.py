@@ -34,14 +34,17 @@ class DuckDBStatements:
 
     def __init__(self, settings: Sequence[str] = ()) -> None:
         """`settings`: statements that set an option."""
-        # Results are small compared with what is read for them: copying one costs less than
-        # planning every statement twice, as `connection.sql(…).to_arrow_table()` does.
-        warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
-        self._connection = duckdb.connect(
-            ":memory:", config={"threads": "1", "memory_limit": "1GB"}
-        )
-        for setting in ("SET TimeZone = 'UTC'", CREATE_JSON_TEXT, *settings):
-            self._connection.execute(setting)
+        self._settings = ("SET TimeZone = 'UTC'", CREATE_JSON_TEXT, *settings)
+        self._lock = threading.Lock()
+        self._opened: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Opened when it is first used, which takes a hundredth of a second."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = _open_database(self._settings)
+            return self._opened
 
     def register(self, name: str, rows: pa.Table) -> None:
         """See `StatementEngine`."""
@@ -73,11 +76,23 @@ class DuckDBStatements:
 
     def interrupt(self) -> None:
         """See `StatementEngine`."""
-        self._connection.interrupt()
+        if self._opened is not None:
+            self._opened.interrupt()
 
     def close(self) -> None:
         """Release the memory of the database."""
-        self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
+
+
+def _open_database(settings: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    # Results are small compared with what is read for them: copying one costs less than
+    # planning every statement twice, as `connection.sql(…).to_arrow_table()` does.
+    warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
+    connection = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
+    for setting in settings:
+        connection.execute(setting)
+    return connection
 
 
 @contextmanager
