@@ -26,11 +26,12 @@ from moirae.cli.options import (
     expand_option_groups,
     print_json,
 )
-from moirae.cli.pictures import draw_calendar, write_picture
+from moirae.cli.pictures import PictureOption, draw_calendar, write_picture
 
 if TYPE_CHECKING:
     from archiver.times import Micros
-    from moirae.backtest import BacktestAlert, LateRowFinder, RuleChange
+    from moirae.backtest import BacktestAlert, RuleChange
+    from moirae.backtest.reports import LateRowFinder
     from moirae.evaluation.plan import ActiveRule
 
 
@@ -55,12 +56,7 @@ class ReportOptions:
             "their alerts have.",
         ),
     ] = None
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--picture", metavar="FILE", help="Write days and hours of alerts as a picture (SVG)."
-        ),
-    ] = None
+    picture: PictureOption = None
 
 
 @expand_option_groups
@@ -93,7 +89,7 @@ def backtest(
     Days are evaluated newest first; Ctrl-C ends with what was found. Exit code 3 if a rule was not
     evaluated over all of the range.
     """
-    from moirae.backtest import LateRowFinder, read_incidents
+    from moirae.backtest.reports import LateRowFinder, read_incidents
 
     path = reported.incidents
     known_incidents = None if path is None else read_incidents(path)
@@ -150,7 +146,8 @@ class _Session:
         incidents: Any,
     ) -> dict[str, Any]:
         """The report as JSON values. Ends early at Ctrl-C."""
-        from moirae.backtest import ChangePlanner, find_caught
+        from moirae.backtest import ChangePlanner
+        from moirae.backtest.reports import find_caught
 
         planner = ChangePlanner(self.workspace.archive, self.choose_start, self.end)
         reports: list[dict[str, Any]] = []
@@ -184,7 +181,8 @@ class _Session:
     ) -> "tuple[dict[str, Any], list[BacktestAlert], bool]":
         """The report about a rule, its alerts, and whether the user cancelled."""
         from archiver.times import from_micros
-        from moirae.backtest import count_alerts, find_notes
+        from moirae.backtest import find_notes
+        from moirae.backtest.reports import count_alerts
 
         rule = change.rule
         report: dict[str, Any] = {"rule": rule.name, "version": rule.version, "complete": False}
@@ -252,7 +250,7 @@ class _Session:
 
     def _describe(self, rule: "ActiveRule", alert: "BacktestAlert") -> dict[str, Any]:
         """An alert with the queries for its rows."""
-        from moirae.backtest import list_row_queries
+        from moirae.backtest.reports import list_row_queries
 
         queries = list_row_queries(self.workspace.settings, rule, alert)
         return {**asdict(alert), "rows": queries}

@@ -3,9 +3,17 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 from xml.sax.saxutils import escape
 
+import typer
+
 from moirae.errors import MoiraeError
+
+PictureOption = Annotated[
+    Path | None,
+    typer.Option("--picture", metavar="FILE", help="Write a picture (SVG), too."),
+]
 
 _FIRST_COLOR = "#c0392b"
 _SECOND_COLOR = "#95a5a6"

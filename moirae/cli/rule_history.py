@@ -15,12 +15,13 @@ from moirae.cli.backtest_options import (
 from moirae.errors import Problem
 
 if TYPE_CHECKING:
-    from moirae.backtest import Backtest, RulePast
+    from moirae.backtest import Backtest
+    from moirae.backtest.reports import RulePast
 
 
 def find_history_lints(workspace: Path, files: Sequence[Path], last: str | None) -> list[Problem]:
     """Warnings about rules that they do not silence. Progress goes to standard error."""
-    from moirae.backtest import find_in_past, find_pairs
+    from moirae.backtest.reports import find_in_past, find_pairs
     from moirae.lints import HISTORY_LINTS, report_findings, report_idle_silences
 
     with open_backtest(workspace) as opened:
@@ -66,7 +67,7 @@ def _evaluate(
 
 
 def _make_past(opened: BacktestWorkspace, test: "Backtest") -> "RulePast":
-    from moirae.backtest import RulePast, find_row_interval
+    from moirae.backtest.reports import RulePast, find_row_interval
 
     rule = test.rule
     intervals = [

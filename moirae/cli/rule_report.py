@@ -1,7 +1,6 @@
 """`moirae rules report`: what rules are worth, by what became of their alerts."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from moirae.cli.options import (
     print_table,
 )
 from moirae.cli.pages import make_query
-from moirae.cli.pictures import draw_bars, write_picture
+from moirae.cli.pictures import PictureOption, draw_bars, write_picture
 from moirae.cli.remote import open_services
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ def report(
     weeks: Annotated[
         int, typer.Option("--weeks", min=1, max=53, help="Number of weeks, with the present one.")
     ] = 4,
-    picture: Annotated[
-        Path | None,
-        typer.Option("--picture", metavar="FILE", help="Write a picture (SVG), too."),
-    ] = None,
+    picture: PictureOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

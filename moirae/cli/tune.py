@@ -31,7 +31,8 @@ from moirae.cli.options import (
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from moirae.backtest import Backtest, BacktestRange, KnownIncident
+    from moirae.backtest import Backtest, BacktestRange
+    from moirae.backtest.reports import KnownIncident
     from moirae.rules import Definition
 
 _CURRENT = "*"  # marks the values of the rule file
@@ -67,7 +68,8 @@ def tune(
     All values are evaluated in one pass over the archive, newest day first; Ctrl-C ends with what was
     found. Exit code 3 if a value was not evaluated over all of the range.
     """
-    from moirae.backtest import combine_values, read_incidents
+    from moirae.backtest.reports import read_incidents
+    from moirae.backtest.tuning import combine_values
 
     known_incidents = None if incidents is None else read_incidents(incidents)
     choose_start, end = parse_range(time_range)
@@ -96,7 +98,8 @@ def _plan(
     bounds: tuple[Any, Any],
 ) -> "list[Backtest]":
     """A test for each variant, all over the same range."""
-    from moirae.backtest import Backtest, check_variants, plan_backtest, plan_together
+    from moirae.backtest import Backtest, plan_backtest, plan_together
+    from moirae.backtest.tuning import check_variants
 
     rules = check_variants(workspace.start_spark, workspace.settings, definition.rule, variants)
     ranges: list[BacktestRange] = []
@@ -119,7 +122,8 @@ def _report(
 ) -> dict[str, Any]:
     """The report as JSON values."""
     from archiver.times import from_micros
-    from moirae.backtest import find_notes, report_value
+    from moirae.backtest import find_notes
+    from moirae.backtest.tuning import report_value
 
     tested = tests[0].range
     done = [test.done_from for test in tests if test.done_from is not None]

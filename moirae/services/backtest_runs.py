@@ -14,9 +14,9 @@ from moirae.backtest import (
     RuleChange,
     compare_versions,
     find_notes,
-    list_row_queries,
     open_archive,
 )
+from moirae.backtest.reports import list_row_queries
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry, check_draft, check_rule_files
 from moirae.errors import Problem, ProblemsError, UsageError

@@ -13,8 +13,8 @@ from archiver.delta import StreamTable, add_archive_columns, fingerprint
 from archiver.read.reader import Reader
 from archiver.times import duration_to_micros, to_micros
 from moirae.backtest.files import open_files
-from moirae.backtest.late_rows import LateRowFinder
-from moirae.backtest.row_intervals import find_row_interval
+from moirae.backtest.reports.late_rows import LateRowFinder
+from moirae.backtest.reports.row_intervals import find_row_interval
 from moirae.backtest.rule_changes import ChangePlanner
 from moirae.backtest.run import Backtest, plan_backtest
 from moirae.backtest.versions import compare_versions

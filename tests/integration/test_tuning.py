@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from archiver.times import to_micros
 from moirae.backtest.archive import BacktestArchive
-from moirae.backtest.incidents import KnownIncident
+from moirae.backtest.reports.incidents import KnownIncident
 from moirae.backtest.run import Backtest, evaluate_together, plan_backtest, plan_together
-from moirae.backtest.tuning import check_variants, report_value
+from moirae.backtest.tuning.variants import check_variants, report_value
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule

@@ -30,13 +30,13 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "integration/test_backtest_files.py": """
-        moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.late_rows moirae.backtest.row_intervals
+        moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.reports.late_rows moirae.backtest.reports.row_intervals
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
     "integration/test_started_backtests.py": """
         moirae.backtest_process moirae.deployments.drafts moirae.services.backtest_runs
         moirae.services.operations.backtests moirae.services.operations.drafts
         sql.rules.backtests""",
-    "integration/test_tuning.py": "moirae.backtest.tuning",
+    "integration/test_tuning.py": "moirae.backtest.tuning.variants",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "property/test_why_is_live.py": """
@@ -44,7 +44,7 @@ MODULES_BY_TEST = {
     "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",
     "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
     "unit/moirae/backtest/test_alerts.py": """
-        moirae.backtest.incidents moirae.backtest.statistics moirae.backtest.versions""",
+        moirae.backtest.reports.incidents moirae.backtest.reports.statistics moirae.backtest.versions""",
     "property/test_formats.py": """
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader

@@ -11,8 +11,8 @@ from moirae.alerts.event import Event
 from moirae.alerts.folding import fold_alerts
 from moirae.alerts.lifecycle import AlertTiming
 from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
-from moirae.backtest.incidents import find_caught, read_incidents
-from moirae.backtest.statistics import count_alerts
+from moirae.backtest.reports.incidents import find_caught, read_incidents
+from moirae.backtest.reports.statistics import count_alerts
 from moirae.backtest.versions import compare_versions
 from moirae.errors import ProblemsError
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from moirae.backtest.incidents import KnownIncident, find_caught
-from moirae.backtest.parameter_values import ParameterValue
+from moirae.backtest.reports import KnownIncident, find_caught
 from moirae.backtest.run import Backtest
+from moirae.backtest.tuning.parameter_values import ParameterValue
 from moirae.config import Settings
 from moirae.errors import MoiraeError, ProblemsError
 from moirae.evaluation.plan import ActiveRule

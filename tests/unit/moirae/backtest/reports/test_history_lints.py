@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moirae.backtest.alerts import BacktestAlert
-from moirae.backtest.history_lints import RulePast, find_in_past, find_pairs
+from moirae.backtest.reports.history_lints import RulePast, find_in_past, find_pairs
 from moirae.config.settings import Settings, load_settings
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition

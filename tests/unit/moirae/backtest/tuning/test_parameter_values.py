@@ -2,7 +2,7 @@
 
 import pytest
 
-from moirae.backtest.parameter_values import combine_values
+from moirae.backtest.tuning.parameter_values import combine_values
 
 PARAMETERS = {"high": 90, "part": 0.5, "site": "athens", "is_strict": True}
 
