@@ -1,5 +1,6 @@
 """Back-tests of a rule: its events and alerts over the archive, newest day first."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -9,7 +10,7 @@ from archiver.times import Micros
 from moirae.alerts import Event, fold_alerts, make_alerting_rule
 from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
 from moirae.backtest.archive import BacktestArchive
-from moirae.backtest.slices import BacktestRange
+from moirae.backtest.slices import BacktestRange, choose_days
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap
 from recall.query import Shape
@@ -85,11 +86,15 @@ class Backtest:
 def evaluate_together(tests: Sequence[Backtest]) -> Iterator[TimeRange]:
     """Evaluate tests over one range of one archive, slice by slice, newest first.
 
-    What differs in constants alone is one pass. A test that fails has its error.
+    The first slice is a day; while slices are quick, the next ones have more. What differs in
+    constants alone is one pass. A test that fails has its error.
     """
     finder, test_range = tests[0].archive.finder, tests[0].range
-    for time_range in test_range.slices():
+    time_range = test_range.slice_before(None, 1)
+    days = 1
+    while time_range is not None:
         assert time_range.start is not None
+        started_at, event_count = time.monotonic(), _count_events(tests)
         done_from = max(time_range.start, test_range.start)
         for members in _group_by_shape(tests):
             # What differs in `where` or labels alone has the same events.
@@ -97,7 +102,13 @@ def evaluate_together(tests: Sequence[Backtest]) -> Iterator[TimeRange]:
             outcomes = finder.find_events_of_rules(list(rules.values()), time_range)
             for test in members:
                 test.add(outcomes[rules[test.rule.version]], done_from)
+        days = choose_days(days, time.monotonic() - started_at, _count_events(tests) - event_count)
         yield TimeRange(done_from, time_range.end)
+        time_range = test_range.slice_before(done_from, days)
+
+
+def _count_events(tests: Sequence[Backtest]) -> int:
+    return sum(len(test.events) for test in tests)
 
 
 def _group_by_shape(tests: Sequence[Backtest]) -> Iterable[Sequence[Backtest]]:
