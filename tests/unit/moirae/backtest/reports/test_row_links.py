@@ -5,8 +5,8 @@ from pathlib import Path
 
 from moirae.backtest.reports.row_links import list_row_queries
 from moirae.config.settings import load_settings
-from tests.unit.moirae.backtest.test_alerts import make_alert
 from tests.unit.moirae.backtest.reports.test_history_lints import WORKSPACE, make_past
+from tests.unit.moirae.backtest.test_alerts import make_alert
 
 
 def test_query_has_the_time_and_the_key_of_the_alert(tmp_path: Path) -> None:
