@@ -13,7 +13,7 @@ RECEIVERS = ("r0", "r1", "r2")
 
 @dataclass(frozen=True)
 class Step:
-    """What happens `at` seconds. `kind`: fire, resolve, silence or expire."""
+    """What happens `at` seconds. `kind`: fire, resolve, silence, expire or restart."""
 
     at: float
     kind: str
@@ -57,9 +57,12 @@ class Scenario:
 
 
 def make_scenario(
-    seed: int, scale: float = 1.0, duration: float = 24.0, alerts: int = 14
+    seed: int, scale: float = 1.0, duration: float = 24.0, alerts: int = 14, restarts: int = 0
 ) -> Scenario:
-    """The scenario of a seed. `scale`: all its times are so many times as long."""
+    """The scenario of a seed. `scale`: all its times are so many times as long.
+
+    `restarts`: how often our process is restarted.
+    """
     chooser = random.Random(seed)
     routes = [_make_route(chooser, depth=0) for _ in range(chooser.randint(2, 4))]
     rules = [_make_inhibition(chooser) for _ in range(chooser.randint(0, 2))]
@@ -83,6 +86,8 @@ def make_scenario(
         matcher = {chooser.choice(LABELS): chooser.choice(VALUES)}
         steps.append(Step(at, "silence", matcher, number))
         steps.append(Step(at + chooser.uniform(2.0, 8.0), "expire", {}, number))
+    for number in range(restarts):
+        steps.append(Step(chooser.uniform(4.0, duration * 0.7), "restart", {}, number))
     ordered = sorted(steps, key=lambda step: step.at)
     scaled = [replace(step, at=step.at * scale) for step in ordered]
     return Scenario(_scale(routes, scale), rules, scaled, duration * scale)

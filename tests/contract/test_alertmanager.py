@@ -3,9 +3,11 @@
 Groups, receivers and members of every message are equal; so are their times.
 """
 
+import math
 import os
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from uuid import UUID, uuid5
 import pytest
 
 import sql
+from moirae.config import Settings
 from moirae.runtime import connect_database
 from sql.notifications import NewSilence, SilenceGateway
 from tests.alertmanager import Alertmanager, find_program, running_alertmanager
@@ -56,11 +59,14 @@ def _is_notifying(connection: sql.Connection) -> bool:
 
 
 class _Player:
-    """Does each step in both systems."""
+    """Does each step in both systems; a restart in ours only."""
 
-    def __init__(self, alertmanager: Alertmanager, connection: sql.Connection) -> None:
+    def __init__(
+        self, alertmanager: Alertmanager, connection: sql.Connection, process: "_Process"
+    ) -> None:
         self._alertmanager = alertmanager
         self._connection = connection
+        self._process = process
         self._alerts = Alerts(connection)
         self._silences: dict[int, str] = {}
 
@@ -104,6 +110,9 @@ class _Player:
         )
         SilenceGateway(self._connection).put(silence)
 
+    def _restart(self, _: Step) -> None:
+        self._process.restart()
+
     def _expire(self, step: Step) -> None:
         self._alertmanager.request("DELETE", f"silence/{self._silences[step.number]}")
         SilenceGateway(self._connection).expire(uuid5(_NAMESPACE, str(step.number)), _now())
@@ -123,19 +132,44 @@ def _describe(request: Received, body: Any) -> Message:
     return request.at, tuple(alerts)
 
 
+class _Process:
+    """The process of notifications, which may be restarted."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._running = ExitStack()
+
+    def __enter__(self) -> "_Process":
+        self._running.enter_context(notifying(self._settings))
+        return self
+
+    def restart(self) -> None:
+        self._running.close()
+        self._running.enter_context(notifying(self._settings))
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+
 @dataclass(frozen=True)
 class _Cleanups:
     """When the systems remove empty groups: every 30 s from their start, which is between two times.
 
-    `fired`: when alerts fired.
+    `fired`: when alerts fired. `restarted`: when ours was started again; infinite: it never was.
     """
 
     started: float
     ready: float
     fired: list[float]
+    restarted: float
 
-    def may_differ(self, emptied: float, until: float) -> bool:
-        """Whether a group that was empty since a time may have been removed by one of them only."""
+    def may_differ(self, emptied: float, until: float, is_empty: bool) -> bool:
+        """Whether a group that was empty since a time may have been removed by one of them only.
+
+        `is_empty`: its last message says that all have ended, or the receiver is not told of ends.
+        """
+        if until > self.restarted:
+            return is_empty and until - emptied > _SHORTEST_INTERVAL * _SCALE
         times = [emptied, *(at for at in self.fired if emptied < at < until)]
         span = self.ready - self.started + 2 * _TOLERANCE
         return any((at - self.started + _TOLERANCE) % _CLEANUP_INTERVAL < span for at in times)
@@ -147,6 +181,7 @@ def _compare(
     steps: list[tuple[float, float]],
     cleanups: _Cleanups,
     end: float,
+    tells_ends: bool,
 ) -> list[str]:
     """The differences of two sequences; messages about the end of the play may be missing.
 
@@ -170,7 +205,9 @@ def _compare(
             begun - _TOLERANCE < at < ended + _TOLERANCE for begun, ended in steps for at in times
         ):
             break
-        if (is_apart or not is_equal) and cleanups.may_differ(earlier, max(times)):
+        is_empty = index == 0 or all(state == "resolved" for _, state in expected[index - 1][1])
+        is_empty = is_empty or not tells_ends
+        if (is_apart or not is_equal) and cleanups.may_differ(earlier, max(times), is_empty):
             break
         earlier = min(times)
         if pair[0] is None or pair[1] is None:
@@ -184,12 +221,9 @@ def _compare(
     return problems
 
 
-def _play(
-    scenario: Scenario, alertmanager: Alertmanager, connection: sql.Connection, start: float
-) -> list[tuple[float, float]]:
+def _play(scenario: Scenario, player: _Player, start: float) -> list[tuple[float, float]]:
     """Returns when each step began and ended: on a busy machine one takes some time."""
     spans = []
-    player = _Player(alertmanager, connection)
     for step in scenario.steps:
         time.sleep(max(0.0, start + step.at - time.time()))
         begun = min(start + step.at, time.time())
@@ -199,9 +233,12 @@ def _play(
     return spans
 
 
+@pytest.mark.parametrize("restarts", [0, 2])
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_path: Path) -> None:
-    scenario = make_scenario(seed, _SCALE)
+def test_messages_are_those_of_alertmanager(
+    seed: int, restarts: int, public_folder: Path, tmp_path: Path
+) -> None:
+    scenario = make_scenario(seed, _SCALE, restarts=restarts)
     with fake_receiver() as theirs, fake_receiver() as ours:
         settings = load_workspace(public_folder, scenario.moirae(ours.url))
         with connect_database(settings, "tests") as connection:
@@ -210,24 +247,26 @@ def test_messages_are_those_of_alertmanager(seed: int, public_folder: Path, tmp_
             started = time.time()
             with (
                 running_alertmanager(config, tmp_path) as alertmanager,
-                notifying(settings),
+                _Process(settings) as process,
             ):
                 wait_until(lambda: _is_notifying(connection))
                 start = time.time()
-                steps = _play(scenario, alertmanager, connection, start)
+                steps = _play(scenario, _Player(alertmanager, connection, process), start)
                 end = time.time()
         expected, actual = _list_messages(theirs), _list_messages(ours)
     assert expected, "the scenario sends nothing"
-    problems = {}
-    played = zip(scenario.steps, steps, strict=True)
+    played = list(zip(scenario.steps, steps, strict=True))
     fired = [begun for step, (begun, _) in played if step.kind == "fire"]
-    lateness = max(
-        ended - start - step.at for step, (_, ended) in zip(scenario.steps, steps, strict=True)
-    )
+    restarted = [begun for step, (begun, _) in played if step.kind == "restart"]
+    lateness = max(ended - start - step.at for step, (_, ended) in played)
     print(f"seed {seed}: steps were done up to {lateness:.2f} s late")
-    cleanups = _Cleanups(started, start, fired)
+    cleanups = _Cleanups(started, start, fired, min(restarted, default=math.inf))
+    problems = {}
     for key in expected.keys() | actual.keys():
-        differences = _compare(expected.get(key, []), actual.get(key, []), steps, cleanups, end)
+        tells_ends = key[0] != "/r1"
+        differences = _compare(
+            expected.get(key, []), actual.get(key, []), steps, cleanups, end, tells_ends
+        )
         if differences:
             problems[key] = differences
     assert problems == {}, f"{problems}\n{scenario.moirae('')}"
