@@ -8,6 +8,7 @@ evaluate: functions and casts to text are Spark's own.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 import pyarrow as pa
@@ -26,7 +27,9 @@ from recall.query import clauses_of, sql_names
 from recall.query.plain import to_duckdb_sql
 from recall.statements import Statement
 
-_PAIRS = "context_pairs"  # the view of rows with their events
+_PAIRS = "context_pairs"  # the table of rows with their events
+# Views of pairs: evaluators of other threads may use the same session.
+_VIEWS = map("context_pairs_{}".format, count())
 _CONDITION = "_is_in_context"
 _CLAUSES = frozenset(("kind", "expressions", "from_", "where"))
 _MAX_FILTERS = 1_000  # that are kept compiled
@@ -45,12 +48,24 @@ class LimitFilters(Protocol):
 class PairedQuery:
     """A context query in two steps.
 
-    `pairs_sql`: DuckDB's query for the rows with their events. `filter_sql`: Spark's query over the
-    view of these pairs; its output is NULL, or a struct of a number, the event's number and the row.
+    `pairs_sql`: DuckDB's query for the rows with their events. `filter_query`: the values of a pair
+    and whether the context has it. The output of `filter_sql` is NULL, or a struct of a number, the
+    event's number and the row.
     """
 
     pairs_sql: str
-    filter_sql: str
+    filter_query: exp.Expr
+    json_row_sql: str
+
+    def filter_sql(self, view: str) -> str:
+        """Spark's query over a view of pairs."""
+        table = exp.to_identifier(view)
+        rows = self.filter_query.copy()
+        rows.args["from_"].this.set("this", table)
+        return (
+            f"SELECT IF({_CONDITION}, named_struct('n', 0, 'event', {sql_names.EID}, "
+            f"'row', {self.json_row_sql}), NULL) AS filter FROM ({rows.sql(dialect='spark')})"
+        )
 
 
 class ExpressionContexts:
@@ -59,6 +74,7 @@ class ExpressionContexts:
     def __init__(self, filters: RowFilters, joins: LimitedJoins) -> None:
         self._filters = filters
         self._joins = joins
+        self._view = next(_VIEWS)
         self._queries: LruCache[Hashable, PairedQuery | None] = LruCache()
         self._numbers: dict[Hashable, int | None] = {}
         """Of compiled filters, by query and columns; None: Spark needs a statement."""
@@ -133,7 +149,7 @@ class ExpressionContexts:
                 numbers = [number for number in self._numbers.values() if number is not None]
                 self._filters.remove(numbers)
                 self._numbers.clear()
-            (number,) = self._filters.compile(_PAIRS, schema, [paired.filter_sql])
+            (number,) = self._filters.compile(self._view, schema, [paired.filter_sql(self._view)])
             self._numbers[key] = number
         return self._numbers[key]
 
@@ -184,11 +200,7 @@ def pair_query(query: LiftedContextQuery, columns: Mapping[str, str]) -> PairedQ
     select.set("expressions", [*outputs, eid, condition.copy().as_(_CONDITION)])
     select.set("where", None)
     select.set("from_", exp.From(this=exp.to_table(_PAIRS).as_(alias)))
-    filter_sql = (
-        f"SELECT IF({_CONDITION}, named_struct('n', 0, 'event', {sql_names.EID}, "
-        f"'row', {query.json_row_sql}), NULL) AS filter FROM ({select.sql(dialect='spark')})"
-    )
-    return PairedQuery(to_duckdb_sql(pairs), filter_sql)
+    return PairedQuery(to_duckdb_sql(pairs), select, query.json_row_sql)
 
 
 def _filter_by_attributes(
