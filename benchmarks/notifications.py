@@ -210,7 +210,9 @@ def _list_first_messages(webhook: Webhook) -> dict[str, tuple[float, Mapping[str
     first: dict[str, tuple[float, Mapping[str, Any]]] = {}
     for message in webhook.read():
         for alert in message["alerts"]:
-            if "id" in alert["moirae"]:  # no summary
+            if "summary" in alert["moirae"]:
+                break  # the alerts after it are examples of those that it counts
+            if "id" in alert["moirae"]:
                 first.setdefault(alert["moirae"]["id"], (message["at"], alert["moirae"]))
     return first
 
