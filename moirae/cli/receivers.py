@@ -72,13 +72,23 @@ def send_test_message(
     receiver: ReceiverArgument,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Deliver a test message to a receiver now. Exit code 1 if it is not taken."""
+    """Deliver a test message to a receiver now. Exit code 1 if it is not taken.
+
+    It is recorded if the database of the workspace runs.
+    """
+    from moirae.config import load_settings_from_environment
+    from moirae.notify import send_test
+    from moirae.runtime import is_database_running
     from moirae.services.operations import notifications
 
-    with open_services(workspace) as services:
-        error = notifications.test_receiver(services, receiver).error
-    if error is not None:
-        raise DeliveryFailed(error)
+    settings = load_settings_from_environment(workspace)
+    if not is_database_running(settings):
+        send_test(settings, receiver)
+    else:
+        with open_services(workspace) as services:
+            error = notifications.test_receiver(services, receiver).error
+        if error is not None:
+            raise DeliveryFailed(error)
     print(f"delivered: receiver {receiver} has taken a test message")
 
 

@@ -8,6 +8,7 @@ from moirae.runtime.backup_state import BackupState, read_backup_state
 from moirae.runtime.database import (
     connect_database,
     database_dsn,
+    is_database_running,
     open_database_pool,
     release_database,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "connect_database",
     "database_dsn",
     "describe_error",
+    "is_database_running",
     "record_failure",
     "list_processes",
     "merge_metrics",

@@ -57,6 +57,11 @@ def database_dsn(settings: Settings) -> str:
     return embedded_database.start_embedded_database(settings.home)
 
 
+def is_database_running(settings: Settings) -> bool:
+    """Whether a connection starts no server: the embedded one runs, or another one is declared."""
+    return bool(settings.database) or embedded_database.is_embedded_database_running(settings.home)
+
+
 def release_database(settings: Settings) -> None:
     """Release the embedded server, if the workspace uses it; the last user stops it.
 

@@ -212,6 +212,11 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
+def is_embedded_database_running(home: Path) -> bool:
+    """Whether the server runs and takes connections."""
+    return _ready_dsn(home) is not None
+
+
 def _ready_dsn(home: Path) -> str | None:
     """The DSN of the running server, from `postmaster.pid`; None until it is ready.
 
