@@ -104,15 +104,16 @@ class StreamSchema:
         return self.renamed_to or self.name
 
     def fields_of(self, column: str) -> tuple[str, ...]:
-        """The fields that a column is read from: the first that a record has."""
+        """The fields that a column is read from: the first that is not null in a record."""
         return self.fields.get(column, (column,))
 
     def present_field(self, column: str, names: Container[str]) -> str | None:
-        """The field of a record that a column is read from; None: it has none of them."""
-        for field_name in self.fields_of(column):
-            if field_name in names:
-                return field_name
-        return None
+        """The first field of a record that a column is read from; None: it has none of them."""
+        return next(iter(self.present_fields(column, names)), None)
+
+    def present_fields(self, column: str, names: Container[str]) -> list[str]:
+        """The fields of a record that a column is read from: the first that is not null."""
+        return [field_name for field_name in self.fields_of(column) if field_name in names]
 
     def undeclared_fields(self, names: Collection[str]) -> list[str]:
         """The fields of a record that no column is read from."""

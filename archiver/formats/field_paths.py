@@ -1,6 +1,7 @@
 """Fields of records by name or by path: `host.name`, `items[0].id`. No I/O.
 
-A field of the whole name comes first: `host.name` may be a name with a dot.
+A field of the whole name comes first: `host.name` may be a name with a dot. Names inside of others
+may have dots, too, where the path leads nowhere otherwise.
 """
 
 import re
@@ -48,7 +49,26 @@ def find_value(record: Mapping[str, Any], field: str) -> Any:
     steps = parse_path(field)
     if len(steps) == 1:
         return MISSING
-    value: Any = record
+    value = _follow(record, steps)
+    if value is MISSING and "." in field:
+        steps = _find_joined_steps(record, steps)
+        value = MISSING if steps is None else _follow(record, steps)
+    return value
+
+
+def locate(record: Mapping[str, Any], field: str) -> Steps | None:
+    """The names and positions that lead to the value of a field, see `find_value`; None: none."""
+    if field in record:
+        return (field,)
+    steps = parse_path(field)
+    if len(steps) == 1:
+        return None
+    if _follow(record, steps) is not MISSING:
+        return steps
+    return _find_joined_steps(record, steps)
+
+
+def _follow(value: Any, steps: Steps) -> Any:
     for step in steps:
         if isinstance(step, int):
             if not isinstance(value, list) or not -len(value) <= step < len(value):
@@ -59,21 +79,53 @@ def find_value(record: Mapping[str, Any], field: str) -> Any:
     return value
 
 
+def _find_joined_steps(value: Any, steps: Steps) -> Steps | None:
+    """The steps to a value where names have dots, as `app.kubernetes.io/name`: the longest first."""
+    if not steps:
+        return ()
+    first = steps[0]
+    if isinstance(first, int):
+        if not isinstance(value, list) or not -len(value) <= first < len(value):
+            return None
+        rest = _find_joined_steps(value[first], steps[1:])
+        return None if rest is None else (first, *rest)
+    if not isinstance(value, Mapping):
+        return None
+    names: list[str] = []
+    for step in steps:
+        if isinstance(step, int):
+            break
+        names.append(step)
+    for count in range(len(names), 0, -1):
+        name = ".".join(names[:count])
+        if name in value:
+            rest = _find_joined_steps(value[name], steps[count:])
+            if rest is not None:
+                return (name, *rest)
+    return None
+
+
 def find_first(record: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, Any] | None:
-    """The first of some fields that a record has, and its value; None: it has none."""
+    """The first of some fields that is not null in a record, and its value.
+
+    If all are null, the first that it has; None: it has none.
+    """
+    first_null: tuple[str, Any] | None = None
     for field in fields:
         value = find_value(record, field)
-        if value is not MISSING:
+        if value is MISSING:
+            continue
+        if value is not None:
             return field, value
-    return None
+        first_null = first_null or (field, None)
+    return first_null
 
 
 def replace_value(record: dict[str, Any], field: str, value: Any) -> None:
     """Replace the value of a field that a record has, see `find_value`."""
-    if field in record:
-        record[field] = value
-        return
-    *steps, last = parse_path(field)
+    located = locate(record, field)
+    assert located is not None
+    *steps, last = located
     target: Any = record
     for step in steps:
         target = target[step]
@@ -87,10 +139,9 @@ def without_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str
     """
     rest = dict(record)
     for field in fields:
-        if field in record:
-            rest.pop(field, None)
-        else:
-            _remove(rest, parse_path(field))
+        steps = locate(record, field)
+        if steps is not None:
+            _remove(rest, steps)
     return rest
 
 

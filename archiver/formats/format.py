@@ -72,7 +72,8 @@ PLAIN_CSV = CsvDialect()
 class Format:
     """One format with its options.
 
-    `records`: path to the rows inside a JSON document. `pattern`: of a record of text, in RE2's
+    `records`: path to the rows inside a JSON document. `outer`: paths to fields of the document that
+    each row gets, unless it has a field of that name. `pattern`: of a record of text, in RE2's
     syntax, with named groups. `starts_with`: pattern of the first line of a record; None: each line
     is one. `encoding`: Python's name, None: UTF-8, or what the mark at the beginning says.
     `registry`: the URL of the schemas of messages.
@@ -85,6 +86,7 @@ class Format:
     starts_with: str | None = None
     encoding: str | None = None
     registry: str | None = None
+    outer: tuple[str, ...] = ()
 
     @property
     def is_table(self) -> bool:
@@ -121,6 +123,8 @@ class Format:
         for option in ("records", "pattern", "starts_with", "encoding", "registry"):
             if getattr(self, option) is not None:
                 document[option] = getattr(self, option)
+        if self.outer:
+            document["outer"] = list(self.outer)
         if self.csv != PLAIN_CSV:
             document["csv"] = {
                 option.name: getattr(self.csv, option.name)
@@ -136,7 +140,8 @@ class Format:
         dialect = dict(options.pop("csv", {}))
         if "names" in dialect:
             dialect["names"] = tuple(dialect["names"])
-        return cls(**options, csv=CsvDialect(**dialect))
+        outer = tuple(options.pop("outer", ()))
+        return cls(**options, csv=CsvDialect(**dialect), outer=outer)
 
 
 JSONL = Format("jsonl")

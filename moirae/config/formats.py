@@ -111,6 +111,12 @@ class RecordFormatModel(ConfigModel):
         description="Of json: path to the rows inside a document, such as `items`; default: a "
         "document, or each element of an array.",
     )
+    outer: tuple[Text, ...] = Field(
+        default=(),
+        description="With `records`: paths to fields of the document, such as `logGroup`, that each "
+        "row gets, unless it has a field of that name.",
+        examples=[["logGroup", "logStream"]],
+    )
     pattern: Text | None = Field(
         default=None,
         description="Of text: regular expression (RE2) of a whole record, whose named groups are "
@@ -173,6 +179,8 @@ class RecordFormatModel(ConfigModel):
                 listed = " or ".join(formats)
                 message = f"`{option}` is an option of format {listed}, not of {name}"
                 problems.append(ValueProblem((option,), message))
+        if self.outer and self.records is None:
+            problems.append(ValueProblem(("outer",), "`outer` needs `records`"))
         if name == "parquet" and self.encoding is not None:
             problems.append(ValueProblem(("encoding",), "format parquet has no encoding"))
         raise_problems(problems)
@@ -185,6 +193,7 @@ class RecordFormatModel(ConfigModel):
         return Format(
             name,
             records=self.records,
+            outer=self.outer,
             csv=PLAIN_CSV if self.csv is None else self.csv.dialect,
             pattern=self.pattern,
             starts_with=self.starts_with,

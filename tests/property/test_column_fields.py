@@ -36,7 +36,7 @@ schemas = st.builds(
     st.sampled_from(["string", "bigint", "double"]),
     st.sampled_from(["string", "bigint"]),
 )
-values = st.one_of(st.integers(-9, 9), st.sampled_from(["1", "x"]))
+values = st.one_of(st.none(), st.integers(-9, 9), st.sampled_from(["1", "x"]))
 records = st.lists(
     st.dictionaries(st.sampled_from([*FIELDS[1:], "x", "y"]), values, max_size=5),
     min_size=1,

@@ -57,9 +57,11 @@ def read_csv_block(
     fields = dict(zip(header, rows.columns, strict=True))
     values: dict[str, pa.Array] = {}
     for name in schema.columns:
-        field = schema.present_field(name, fields)
-        if field is not None:
-            values[name] = fields[field]
+        present = schema.present_fields(name, fields)
+        if len(present) > 1:
+            return None  # the first that is not empty
+        if present:
+            values[name] = fields[present[0]]
     parts = schema.time_reading.parts
     if parts:
         if not set(parts) <= fields.keys():

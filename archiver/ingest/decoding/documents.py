@@ -1,7 +1,7 @@
 """JSON documents as a stream of bytes: the records inside them, one after the other. No I/O."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import orjson
 
@@ -17,6 +17,7 @@ _TOKEN = re.compile(
 _BLANKS = re.compile(_BETWEEN)
 _CLOSING = {b"{": b"}", b"[": b"]"}
 _MAX_DEPTH = 500  # around records
+_MAX_WAITING_BYTES = 16 << 20  # of records that wait for fields around them
 
 
 class _Container:
@@ -35,10 +36,13 @@ class DocumentScanner:
     of objects, divided by points, that lead to an array of records, or to one; null is an array
     without any. A record is not validated: whoever parses it does. Documents may be divided by
     commas, or by the record separators of RFC 7464; a bracket that closes nothing is a record.
+    `outer`: paths to values of a document beside the records: records get them as first fields.
     """
 
-    def __init__(self, records: str | None) -> None:
+    def __init__(self, records: str | None, outer: Sequence[str] = ()) -> None:
         self._path = records
+        self._outer_fields = _OuterFields(outer) if outer else None
+        self._outer_path: str | None = None  # of the value that is being read
         self._containers: list[_Container] = []
         self._buffer = b""
         self._position = 0
@@ -77,8 +81,25 @@ class DocumentScanner:
             start = match.start(match.lastindex or 0)
             self._position = match.end()
             record = self._take(match[match.lastindex or 0], start)
-            if record is not None:
+            if self._outer_fields is not None:
+                yield from self._add_outer_fields(self._outer_fields, record)
+            elif record is not None:
                 yield record
+
+    def _add_outer_fields(self, outer: "_OuterFields", value: bytes | None) -> Iterator[bytes]:
+        """Records with the fields around them. `value`: a record or such a field, if one ended."""
+        if value is not None and self._outer_path is not None:
+            outer.put(self._outer_path, value)
+            self._outer_path = None
+        elif value is not None:
+            outer.wait(value)
+        is_document_read = self._start is None and len(self._containers) < self._document_depth()
+        yield from outer.take_complete(is_document_read=is_document_read)
+
+    def _document_depth(self) -> int:
+        """How many containers are open inside a document, at least."""
+        is_in_array = bool(self._containers) and self._containers[0].opening == b"["
+        return 2 if is_in_array else 1
 
     def _check_rest(self, is_last: bool) -> None:
         """Raise `SourceDamaged` if what remains of the buffer is no beginning of a token."""
@@ -119,6 +140,8 @@ class DocumentScanner:
         if inside is not None and inside.opening == b"{" and inside.key is None:
             self._last_text = token
             return None
+        if self._begin_outer_field():
+            return token
         if not self._is_record_place():
             return None
         is_no_array = token == b"null" and self._path is not None and not self._is_in_array()
@@ -133,7 +156,20 @@ class DocumentScanner:
             raise SourceDamaged("not JSON: unexpected :")
         self._containers[-1].key = key
 
+    def _begin_outer_field(self) -> bool:
+        """Whether the value that begins now is a field of the document that records get."""
+        if self._outer_fields is None or self._is_in_array():
+            return False
+        path = self._find_path()
+        if path not in self._outer_fields.paths:
+            return False
+        self._outer_path = path
+        return True
+
     def _open(self, token: bytes, start: int) -> None:
+        if self._begin_outer_field():
+            self._start, self._depth, self._cut = start, 1, b""
+            return
         if self._is_record_place() and (token == b"{" or self._is_in_array()):
             self._start, self._depth, self._cut = start, 1, b""
             return
@@ -144,16 +180,20 @@ class DocumentScanner:
 
     def _is_record_place(self) -> bool:
         """Whether a value that begins now is a record, or the array of records."""
-        containers = self._containers
         if self._is_in_array():
             return True
         if self._path is None:
-            return not containers
-        if containers and containers[0].opening == b"[":
-            containers = containers[1:]
-        is_place = ".".join(container.key or "" for container in containers) == self._path
+            return not self._containers
+        is_place = self._find_path() == self._path
         self._has_found_path |= is_place
         return is_place
+
+    def _find_path(self) -> str:
+        """The path to the value that begins now, inside its document."""
+        containers = self._containers
+        if containers and containers[0].opening == b"[":
+            containers = containers[1:]
+        return ".".join(container.key or "" for container in containers)
 
     def _is_in_array(self) -> bool:
         """Whether the value that begins now is an element of the array of records."""
@@ -171,3 +211,45 @@ class DocumentScanner:
             return
         self._cut = (self._cut + self._buffer[self._start : self._position])[: MAX_LINE_BYTES + 1]
         self._start = self._position
+
+
+class _OuterFields:
+    """Fields of a document that its records get; records wait until they are read."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = frozenset(paths)
+        self._values: dict[str, bytes] = {}
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def put(self, path: str, value: bytes) -> None:
+        self._values[path] = value
+
+    def wait(self, record: bytes) -> None:
+        """Let a record wait. Raises `SourceDamaged` if too many do."""
+        self._waiting.append(record)
+        self._waiting_bytes += len(record)
+        if self._waiting_bytes > _MAX_WAITING_BYTES:
+            missing = ", ".join(sorted(self.paths - self._values.keys()))
+            raise SourceDamaged(
+                f"{missing} (`outer`) does not come within {_MAX_WAITING_BYTES >> 20} MiB of records"
+            )
+
+    def take_complete(self, *, is_document_read: bool) -> Iterator[bytes]:
+        """The records of which all fields are read, or whose document is."""
+        if is_document_read or self._values.keys() == self.paths:
+            for record in self._waiting:
+                yield self._add_to(record)
+            self._waiting, self._waiting_bytes = [], 0
+        if is_document_read:
+            self._values.clear()
+
+    def _add_to(self, record: bytes) -> bytes:
+        if not record.startswith(b"{") or not self._values:
+            return record
+        fields = b",".join(
+            orjson.dumps(path) + b":" + value for path, value in self._values.items()
+        )
+        rest = record[1:].lstrip()
+        separator = b"" if rest.startswith(b"}") else b","
+        return b"{" + fields + separator + rest

@@ -96,7 +96,7 @@ class RecordSource:
             yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
     def _frame_documents(self) -> Iterator[tuple[int, bytes]]:
-        scanner = DocumentScanner(self._format.records)
+        scanner = DocumentScanner(self._format.records, self._format.outer)
         number = 0
         for block in self._content:
             for record in scanner.scan(block):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from archiver.delta import StreamSchema
-from archiver.formats import MISSING, RecordReading, find_value, parse_path
+from archiver.formats import MISSING, RecordReading, find_value, locate, parse_path
 from archiver.ingest.decoding.column_values import convert_columns, extra_column
 from archiver.ingest.decoding.records import MAX_LINE_BYTES
 
@@ -147,6 +147,8 @@ def _choose_shape(schema: StreamSchema, first_line: bytes) -> _Shape | None:
         if len(candidates) > 1 and len(present) > 1:
             return None  # another record may have only the second one
         field = present[0] if present else candidates[0]
+        if locate(record, field) not in (None, (field,), parse_path(field)):
+            return None  # a name inside has dots
         value = find_value(record, field)
         types = _types_of(schema, name, kind)
         read_type = _read_type(types, None if value is MISSING else value)

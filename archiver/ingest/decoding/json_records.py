@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import orjson
 
@@ -13,6 +14,8 @@ from archiver.errors import InvalidValue
 # others were joined to.
 _MARKS = (b"\x1e", b"\xef\xbb\xbf")
 _CONSTANT = re.compile(rb"\b(?:NaN|Infinity)\b")
+_MAX_EXACT = 2.0**63  # integers below it are parsed exactly
+_WIDE_INTEGER_MESSAGE = "Integer exceeds 64-bit range"  # of orjson, when it serialises
 
 
 def parse_json(record: bytes) -> dict[str, Any]:
@@ -32,8 +35,31 @@ def parse_json(record: bytes) -> dict[str, Any]:
         try:
             orjson.dumps(value)
         except TypeError as error:  # deeper than orjson can serialise into `_extra`
-            raise InvalidValue("the JSON object is nested too deeply") from error
+            if not str(error).startswith(_WIDE_INTEGER_MESSAGE):
+                raise InvalidValue("the JSON object is nested too deeply") from error
+    if _has_wide_number(value):
+        return cast(dict[str, Any], _with_wide_integers(value, record))
     return value
+
+
+def _has_wide_number(value: Any) -> bool:
+    """Whether a value holds a float that may be an integer of more than 64 bits."""
+    for item in value.values() if type(value) is dict else value:
+        kind = type(item)
+        if kind is float:
+            if not -_MAX_EXACT < item < _MAX_EXACT and math.isfinite(item):
+                return True
+        elif (kind is dict or kind is list) and _has_wide_number(item):
+            return True
+    return False
+
+
+def _with_wide_integers(value: Any, record: bytes) -> Any:
+    """The value of a JSON text, in which integers have all their digits. `value`: rounded."""
+    try:
+        return json.loads(without_marks(record), parse_float=_parse_float)
+    except (ValueError, RecursionError):  # more digits than Python reads
+        return value
 
 
 def without_marks(record: bytes) -> bytes:
@@ -49,8 +75,8 @@ def _parse_constants(record: bytes) -> Any:
         return None
     try:
         value = json.loads(record.decode("utf-8"), parse_float=_parse_float)
-        # What orjson refuses is refused here, too: lone surrogates, for example.
-        orjson.dumps(value, default=str)
+        # What orjson refuses is refused here, too: lone surrogates.
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, TypeError, RecursionError):
         return None
     return value
@@ -66,19 +92,23 @@ def _parse_float(text: str) -> float:
 def load_json(content: bytes) -> Any:
     """The value of a JSON text with NaN and infinities. Raises `ValueError`."""
     try:
-        return orjson.loads(content)
+        value = orjson.loads(content)
     except orjson.JSONDecodeError:
         value = _parse_constants(content)
         if value is None:
             raise
         return value
+    if isinstance(value, dict | list) and _has_wide_number(value):
+        return _with_wide_integers(value, content)
+    return value
 
 
 def dump_json(value: Any) -> bytes:
     """A value as JSON with NaN and infinities, in the order of its fields."""
-    if _has_constants(value):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    return orjson.dumps(value)
+    if not _has_constants(value):
+        with suppress(TypeError):  # an integer of more than 64 bits
+            return orjson.dumps(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _has_constants(value: Any) -> bool:
@@ -91,7 +121,11 @@ def _has_constants(value: Any) -> bool:
 
 def to_json(value: Any) -> str:
     """A value as JSON with sorted keys; NaN and infinities are texts."""
-    return orjson.dumps(_spell_constants(value), option=orjson.OPT_SORT_KEYS).decode()
+    spelled = _spell_constants(value)
+    try:
+        return orjson.dumps(spelled, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(spelled, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def spell_float(number: float) -> str:

@@ -24,11 +24,9 @@ def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRo
     errors: dict[int, str] = {}
     columns: dict[str, pa.Array] = {}
     for name, kind in schema.columns.items():
-        field = schema.present_field(name, table.column_names)
-        if field is None:
-            columns[name] = pa.nulls(len(table), ARROW_TYPES[kind])
-        else:
-            columns[name] = _convert_column(name, kind, table[field], errors)
+        columns[name] = pa.nulls(len(table), ARROW_TYPES[kind])
+        for field in schema.present_fields(name, table.column_names):
+            columns[name] = _fill_nulls(columns[name], name, kind, table[field], errors)
     if schema.time:
         for index in _true_indices(pc.is_null(columns[schema.time])):
             errors.setdefault(index, f"column {schema.time}: event time is missing")
@@ -99,6 +97,21 @@ _ACCEPTED_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "date": kinds.is_date,
     "timestamp": kinds.is_timestamp,
 }
+
+
+def _fill_nulls(
+    converted: pa.Array, name: str, kind: str, column: pa.ChunkedArray, errors: dict[int, str]
+) -> pa.Array:
+    """A column whose nulls are filled from another field; see `_convert_column`."""
+    if converted.null_count == len(converted):
+        return _convert_column(name, kind, column, errors)
+    field_errors: dict[int, str] = {}
+    filling = _convert_column(name, kind, column, field_errors)
+    is_null = pc.is_null(converted)
+    for index in _true_indices(is_null):
+        if index in field_errors:
+            errors.setdefault(index, field_errors[index])
+    return pc.if_else(is_null, filling, converted)
 
 
 def _convert_column(

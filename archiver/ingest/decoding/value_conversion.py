@@ -5,14 +5,13 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from archiver.delta import ARROW_TYPES
 from archiver.errors import InvalidValue
 from archiver.ingest.decoding.event_times import TimeReader
 from archiver.ingest.decoding.invalid_value import abbreviate
-from archiver.ingest.decoding.json_records import spell_float
+from archiver.ingest.decoding.json_records import dump_json, spell_float
 from archiver.ingest.decoding.numbers import (
     JsonNumber,
     is_integer_text,
@@ -79,7 +78,7 @@ def _to_string(value: Any) -> str:
         return value
     if isinstance(value, float):
         return spell_float(value)
-    return orjson.dumps(value).decode()
+    return dump_json(value).decode()
 
 
 def _to_boolean(value: Any) -> bool:

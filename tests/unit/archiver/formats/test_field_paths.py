@@ -33,8 +33,26 @@ def test_a_field_of_the_whole_name_comes_before_its_path(field: str, expected: o
     assert find_value(RECORD, field) == expected
 
 
-def test_first_alternative_that_is_there_counts() -> None:
-    assert find_first(RECORD, ["x.y", "a.b.c", "host.ip"]) == ("a.b.c", None)
+@pytest.mark.parametrize(
+    ("record", "rest"),
+    [
+        ({"m": {"labels": {"k8s.io/name": "w", "z": 1}}}, {"m": {"labels": {"z": 1}}}),
+        ({"m.labels": {"k8s.io/name": "w"}}, {}),
+        ({"m": {"labels.k8s": {"io/name": "w"}}, "b": 1}, {"b": 1}),
+        ({"m": {"labels": {"k8s": {"io/name": "w"}, "k8s.io/name": 2}}}, None),
+    ],
+)
+def test_names_inside_may_have_dots(record: dict[str, Any], rest: object) -> None:
+    assert find_value(record, "m.labels.k8s.io/name") == "w"
+    if rest is not None:
+        assert without_fields(record, ["m.labels.k8s.io/name"]) == rest
+    assert find_value({"a": [{"b.c": 5}]}, "a[0].b.c") == 5
+    assert find_value({"a": {"b.c": 5}}, "a.b.d") is MISSING
+
+
+def test_first_alternative_that_is_not_null_counts() -> None:
+    assert find_first(RECORD, ["x.y", "a.b.c", "host.ip"]) == ("host.ip", 1)
+    assert find_first(RECORD, ["x.y", "a.b.c"]) == ("a.b.c", None)
     assert find_first(RECORD, ["x"]) is None
 
 

@@ -127,3 +127,16 @@ def test_integer_beyond_64_bits_keeps_its_digits_as_text() -> None:
     lines = [b'{"ts": 0, "id": %b}' % number.encode() for number in numbers]
     texts = decode_lines(schema, RecordReading(JSONL), lines, 1).table["id"].to_pylist()
     assert texts == [*numbers[:4], "1e+19", "1000.0", "7"]
+
+
+def test_integers_beyond_64_bits_keep_their_digits() -> None:
+    wide = 123456789012345678901234567890
+    columns = {"ts": "timestamp", "text": "string", "number": "double"}
+    schema = replace(SCHEMA, columns=columns)
+    line = b'{"ts":"2026-11-20T10:00:00Z","text":{"n":%d,"x":NaN},"number":%d,"u":[-%d,1e25]}'
+    rows = decode_lines(schema, RecordReading(JSONL), [line % (wide, wide, wide)], 1)
+    assert not rows.refused_lines
+    (row,) = rows.table.to_pylist()
+    assert row["text"] == f'{{"n":{wide},"x":NaN}}'
+    assert row["number"] == float(wide)
+    assert row["_extra"] == f'{{"u":[-{wide},1e+25]}}'
