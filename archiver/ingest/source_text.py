@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from archiver.ingest.decoding import MAX_LINE_BYTES
 from archiver.storage import ObjectPath
 
 _BLOCK_BYTES = 1 << 20
+_ZSTD_PIECE_BYTES = 4096  # the piece that damage interrupts is lost
 # The longer marks come first: that of UTF-32 begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -47,7 +49,8 @@ def open_content(path: Path | ObjectPath) -> Iterator[IO[bytes]]:
 
 def iterate_blocks(file: IO[bytes], encoding: str | None) -> Iterator[bytes]:
     """The content in blocks of UTF-8. Raises `SourceDamaged` where it is not in its encoding."""
-    block = file.read(_BLOCK_BYTES)
+    blocks = _read_blocks(file)
+    block = next(blocks, b"")
     encoding = find_encoding_mark(block) or encoding
     decoder = (
         None if encoding is None else codecs.getincrementaldecoder(encoding)(_errors(encoding))
@@ -64,12 +67,35 @@ def iterate_blocks(file: IO[bytes], encoding: str | None) -> Iterator[bytes]:
                     f"not {encoding} text at byte {position + error.start}"
                 ) from error
         position += len(block)
-        block = file.read(_BLOCK_BYTES)
+        block = next(blocks, b"")
     if decoder is not None:
         try:
             decoder.decode(b"", True)
         except UnicodeDecodeError as error:
             raise SourceDamaged(f"not {encoding} text: the file ends in a character") from error
+
+
+def _read_blocks(file: IO[bytes]) -> Iterator[bytes]:
+    """The content in blocks; before the damage of a compressed file, what could be decompressed."""
+    read = file.read
+    piece_bytes = _BLOCK_BYTES
+    if isinstance(file, gzip.GzipFile):
+        read = file.read1
+    elif isinstance(file, pa.NativeFile):
+        piece_bytes = _ZSTD_PIECE_BYTES
+    block = bytearray()
+    try:
+        while piece := read(piece_bytes):
+            block += piece
+            if len(block) >= _BLOCK_BYTES:
+                yield bytes(block)
+                block.clear()
+    except (OSError, EOFError, zlib.error):
+        if block:
+            yield bytes(block)
+        raise
+    if block:
+        yield bytes(block)
 
 
 def decode_text(content: bytes, encoding: str | None) -> bytes:

@@ -26,10 +26,10 @@ _CSV_ERRORS = {
 
 def parse_csv_header(record: bytes, dialect: CsvDialect = PLAIN_CSV) -> list[str]:
     """The field names in the first record of a CSV file. Raises `ValueError` if it is invalid."""
-    names = split_csv(decode_utf8(record), dialect)
+    names = [name.strip() for name in split_csv(decode_utf8(record), dialect)]
     if len(set(names)) != len(names):
         raise ValueError("duplicate field name in the CSV header")
-    return [name.strip() for name in names]
+    return names
 
 
 def csv_parser(

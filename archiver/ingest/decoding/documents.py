@@ -34,8 +34,9 @@ class DocumentScanner:
 
     Without a path, a record is a document, or an element of one that is an array. `records`: names
     of objects, divided by points, that lead to an array of records, or to one; null is an array
-    without any. A record is not validated: whoever parses it does. Documents may be divided by
-    commas, or by the record separators of RFC 7464; a bracket that closes nothing is a record.
+    without any. It leads through each element of arrays on its way. A record is not validated:
+    whoever parses it does. Documents may be divided by commas, or by the record separators of RFC
+    7464; a bracket that closes nothing is a record.
     `outer`: paths to values of a document beside the records: records get them as first fields.
     """
 
@@ -158,7 +159,7 @@ class DocumentScanner:
 
     def _begin_outer_field(self) -> bool:
         """Whether the value that begins now is a field of the document that records get."""
-        if self._outer_fields is None or self._is_in_array():
+        if self._outer_fields is None or b"[" in (c.opening for c in self._containers[1:]):
             return False
         path = self._find_path()
         if path not in self._outer_fields.paths:
@@ -189,11 +190,9 @@ class DocumentScanner:
         return is_place
 
     def _find_path(self) -> str:
-        """The path to the value that begins now, inside its document."""
-        containers = self._containers
-        if containers and containers[0].opening == b"[":
-            containers = containers[1:]
-        return ".".join(container.key or "" for container in containers)
+        """The path to the value that begins now, inside its document; of arrays, any element."""
+        objects = [container for container in self._containers if container.opening == b"{"]
+        return ".".join(container.key or "" for container in objects)
 
     def _is_in_array(self) -> bool:
         """Whether the value that begins now is an element of the array of records."""

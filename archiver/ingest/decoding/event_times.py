@@ -173,7 +173,7 @@ class TimeReader:
         limits = (MIN_EVENT_TIME * per_second, END_OF_EVENT_TIME * per_second)
         if not math.isfinite(value) or not limits[0] <= value < limits[1]:
             advice = ""
-            if self._column is not None and self._reading.unit is None:
+            if self._column is not None:
                 advice = advise_number(self._column, float(value))
             raise InvalidValue(
                 f"{abbreviate(value)} {_UNIT_NAMES[unit]} since 1970 is not between the years 1900 "

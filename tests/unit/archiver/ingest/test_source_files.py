@@ -1,13 +1,16 @@
 """Files that cannot be read: errors of the file and errors of its disk."""
 
+import gzip
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
 import pytest
 
-from archiver.errors import SourceUnreachable
+from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.ingest.source_files import read_lines, read_tables
 
 _NOBODY = 65534
@@ -52,3 +55,23 @@ def test_disk_error_is_unreachable_and_names_the_file() -> None:
         pytest.skip("no /proc here")
     with pytest.raises(SourceUnreachable, match="/proc/self/mem"):
         list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_lines_before_the_damage_of_a_compressed_file_are_read(tmp_path: Path, suffix: str) -> None:
+    # Random digits: as long as their block is.
+    lines = [f"{number:x}".encode() for number in Random(1).choices(range(1 << 40), k=60_000)]
+    content = b"\n".join(lines) + b"\n"
+    compressed = (
+        gzip.compress(content)
+        if suffix == ".gz"
+        else pa.compress(content, codec="zstd", asbytes=True)
+    )
+    path = tmp_path / f"x.log{suffix}"
+    for damaged in (compressed[: len(compressed) * 2 // 3], compressed + b"garbage"):
+        path.write_bytes(damaged)
+        read: list[bytes] = []
+        with pytest.raises(SourceDamaged, match="damaged"):
+            read.extend(read_lines(path))  # keeps what comes before the error
+        assert len(read) > len(lines) // 2
+        assert read == lines[: len(read)]

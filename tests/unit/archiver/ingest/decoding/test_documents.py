@@ -39,8 +39,17 @@ def test_fields_of_one_document_are_not_those_of_the_next(size: int) -> None:
     assert _scan(documents, ["g", "x"], size) == [{"g": 1}, {"x": 2}, {}]
 
 
+def test_path_leads_through_elements_of_arrays() -> None:
+    scanner = DocumentScanner("logs.scopes.records")
+    content = (
+        b'{"logs": [{"scopes": [{"records": [{"n": 1}]}]}, {"scopes": {"records": [{"n": 2}]}}]}'
+    )
+    records = [*scanner.scan(content), *scanner.finish()]
+    assert list(map(orjson.loads, records)) == [{"n": 1}, {"n": 2}]
+
+
 def test_records_do_not_wait_without_limit() -> None:
     scanner = DocumentScanner("logEvents", ["logGroup"])
     block = b'{"logEvents": [' + b'{"m": "%s"},' % (b"x" * 900_000) * 20
-    with pytest.raises(SourceDamaged, match="logGroup .* 16 MiB"):
+    with pytest.raises(SourceDamaged, match=r"logGroup .* 16 MiB"):
         list(scanner.scan(block))
