@@ -12,6 +12,7 @@ import structlog
 from archiver.file_names import escape_name
 from archiver.globs import PathGlob, matches_part, parse_glob
 from moirae.live.sources.discovery.folder_events import FolderEvent, FolderEvents
+from moirae.live.sources.discovery.folder_sweep import FolderSweep
 from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
 
 _LOG = structlog.get_logger()
@@ -31,8 +32,9 @@ class FolderDiscovery:
 
     `find_archived` returns those of some names of files that are in the ledger. While nothing
     changes, folders are listed again only after the listing interval. With `watch`, changes that
-    inotify reports need no listing: their cost does not grow with the folder. What is remembered of
-    a file ends with the file, so that one that comes back is found again.
+    inotify reports need no listing: their cost does not grow with the folder. Folders are then listed
+    again, too, but a little in each call. What is remembered of a file ends with the file, so that
+    one that comes back is found again.
     """
 
     def __init__(
@@ -50,6 +52,9 @@ class FolderDiscovery:
         # Modification times of watched folders: as events explain them, and others.
         self._explained_times: dict[str, int] = {}
         self._unexplained_times: dict[str, int] | None = None
+        # The listing beside events, and the names that came into its folders meanwhile.
+        self._sweep: FolderSweep | None = None
+        self._added_names: set[tuple[str, str]] = set()
         self._stream = stream
         self._globs = parse_glob(pattern)
         self._base = base
@@ -83,6 +88,7 @@ class FolderDiscovery:
 
     def stop(self) -> None:
         """End watching folders."""
+        self._sweep = None
         if self._events is not None:
             self._events.close()
             self._events = None
@@ -90,15 +96,22 @@ class FolderDiscovery:
     def find_new(self) -> list[DiscoveredFile]:
         """The files that are new since the last call, except those in unreadable folders."""
         started_at = time.monotonic()
-        if self._events is not None and started_at < self._list_again_at:
+        reported: list[DiscoveredFile] = []
+        if self._events is not None:
             events = self._read_events(self._events)
             if events is not None:
-                return self._find_reported(events)
+                reported = self._find_reported(events)
+                if started_at < self._list_again_at:
+                    return reported
+                swept = self._find_swept()
+                if swept is not None:
+                    return reported + swept
             self.stop()
+            self._list_again_at = started_at
         if started_at < self._list_after:
-            return []
+            return reported
         if started_at < self._list_again_at and self._folders_are_unchanged():
-            return []
+            return reported
         trusted_until = (time.time() - _CLOCK_RESOLUTION) * 1e9
         self._folder_times = None
         self._problems = []
@@ -106,11 +119,9 @@ class FolderDiscovery:
         expanded = [self._expand_folders(path_glob, folder_times) for path_glob in self._globs]
         self._watch(folder_times)
         new_paths: dict[str, str] = {}
-        for index, (path_glob, expanded_folders) in enumerate(
-            zip(self._globs, expanded, strict=True)
-        ):
+        for index, expanded_folders in enumerate(expanded):
             for folder in expanded_folders:
-                for path in self._list_new(index, folder, path_glob.parts[-1]):
+                for path in self._list_new(index, folder):
                     new_paths[unit_name(Path(path), self._base)] = path
         files = self._stat_unread(new_paths)
         if self._problems:
@@ -120,7 +131,7 @@ class FolderDiscovery:
         now = time.monotonic()
         self._list_after = now + (now - started_at) * (1 / _BUSY_LISTING_SHARE - 1)
         self._list_again_at = now + max(_MIN_LISTING_INTERVAL, (now - started_at) / _LISTING_SHARE)
-        return files
+        return reported + files
 
     def _watch(self, folder_times: dict[str, int]) -> None:
         """Watch folders that are about to be listed, in place of those watched so far."""
@@ -133,8 +144,9 @@ class FolderDiscovery:
 
     def _read_events(self, events: FolderEvents) -> Sequence[FolderEvent] | None:
         """What has changed; None: a listing tells, as after changes by other hosts of a mount."""
-        times = {folder: _modified_at(folder) for folder in self._explained_times}
         reported = events.read()
+        # Read after the events: the times then tell of no more than these, or of events that come.
+        times = {folder: _modified_at(folder) for folder in self._explained_times}
         if reported is None or reported:
             self._explained_times = times
             self._unexplained_times = None
@@ -146,10 +158,41 @@ class FolderDiscovery:
         self._unexplained_times = times  # its events may be on their way
         return reported
 
+    def _find_swept(self) -> list[DiscoveredFile] | None:
+        """The new files of the listing beside events, once it ends; None: list all at once."""
+        folder_times: dict[str, int] = {}
+        if self._sweep is None:
+            for path_glob in self._globs:
+                self._expand_folders(path_glob, folder_times)
+            if self._problems or folder_times.keys() != self._explained_times.keys():
+                return None
+            self._added_names = set()
+            self._sweep = FolderSweep(list({folder for _, folder in self._known_names}))
+        try:
+            if not self._sweep.advance():
+                return []
+        except OSError:
+            return None
+        sweep, self._sweep = self._sweep, None
+        new_paths: dict[str, str] = {}
+        for (index, folder), known_names in self._known_names.items():
+            present = sweep.names[folder]
+            for name in [name for name in known_names if name not in present]:
+                if (folder, name) not in self._added_names:
+                    known_names.discard(name)
+            for path in self._select_new(index, folder, present - known_names):
+                new_paths[unit_name(Path(path), self._base)] = path
+        files = self._stat_unread(new_paths)
+        interval = max(_MIN_LISTING_INTERVAL, sweep.seconds / _LISTING_SHARE)
+        self._list_again_at = time.monotonic() + interval
+        return files
+
     def _find_reported(self, events: Sequence[FolderEvent]) -> list[DiscoveredFile]:
         """The new files among entries of folders that have come and gone."""
         new_paths: dict[str, str] = {}
         for event in events:
+            if self._sweep is not None and not event.is_present:
+                self._sweep.names.get(event.folder, set()).discard(event.name)
             path = os.path.join(event.folder, event.name)
             for index, path_glob in enumerate(self._globs):
                 known_names = self._known_names.get((index, event.folder))
@@ -196,17 +239,22 @@ class FolderDiscovery:
             )
             return []
 
-    def _list_new(self, index: int, folder: str, part: str | re.Pattern[str]) -> list[str]:
+    def _list_new(self, index: int, folder: str) -> list[str]:
         """Paths in a folder that match and are not remembered."""
         present = set(self._list_folder(folder))
         known_names = self._known_names.get((index, folder), set()) & present
+        self._known_names[index, folder] = known_names
+        return self._select_new(index, folder, present - known_names)
+
+    def _select_new(self, index: int, folder: str, names: Set[str]) -> list[str]:
+        """The paths of those of some names that match; others are remembered."""
+        part = self._globs[index].parts[-1]
         paths: list[str] = []
-        for name in present - known_names:
+        for name in names:
             if _is_match(part, name):
                 paths.append(os.path.join(folder, name))
             else:
-                known_names.add(name)
-        self._known_names[index, folder] = known_names
+                self._known_names[index, folder].add(name)
         return paths
 
     def _stat_unread(self, paths: dict[str, str]) -> list[DiscoveredFile]:
@@ -221,6 +269,8 @@ class FolderDiscovery:
                     continue  # it may become a file
                 files.append(file)
             folder, base_name = os.path.split(path)
+            if self._sweep is not None:
+                self._added_names.add((folder, base_name))
             for index in range(len(self._globs)):
                 self._known_names.get((index, folder), set()).add(base_name)
         return files

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from archiver.globs import escape_glob
-from moirae.live.sources.discovery import folders
-from moirae.live.sources.discovery.folder_events import FolderEvents
+from moirae.live.sources.discovery import folder_sweep, folders
+from moirae.live.sources.discovery.folder_events import FolderEvent, FolderEvents
 from moirae.live.sources.discovery.folders import FolderDiscovery
 from moirae.live.sources.files import DiscoveredFile
 
@@ -285,6 +285,51 @@ def test_a_watched_folder_is_listed_after_changes_that_are_not_reported(
     assert watched.find_new() == []
     assert _names(watched.find_new()) == ["a.jsonl"]
     assert watched.find_new() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_a_watched_folder_is_listed_a_little_at_a_time(
+    tmp_path: Path,
+    ledger: _Ledger,
+    listed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    watched: FolderDiscovery,
+) -> None:
+    monkeypatch.setattr(folders, "_MIN_LISTING_INTERVAL", 0.0)
+    monkeypatch.setattr(folders, "_LISTING_SHARE", 1e9)
+    watched._list_again_at = 0.0
+    monkeypatch.setattr(folder_sweep, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(folder_sweep, "_NAMES_BETWEEN_LOOKS", 1)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.jsonl").touch()
+    assert _names(watched.find_new()) == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    ledger.archived = {"a.jsonl", "b.jsonl", "c.jsonl"}
+    listed.clear()
+    for number in range(20):  # removals are reported while folders are listed
+        (tmp_path / "c.jsonl").unlink(missing_ok=True)
+        if number % 2:
+            (tmp_path / "c.jsonl").touch()
+            ledger.archived.discard("c.jsonl")
+        files = watched.find_new()
+        assert _names(files) == (["c.jsonl"] if number % 2 else [])
+    _ignore_events(monkeypatch)  # as when they are lost
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "d.jsonl").touch()
+    watched._explained_times = {str(tmp_path): os.stat(tmp_path).st_mtime_ns}
+    found = [name for _ in range(20) for name in _names(watched.find_new())]
+    assert found == ["d.jsonl"]
+    assert _names_of(watched) == ["b.jsonl", "c.jsonl", "d.jsonl"]
+    assert listed == []
+
+
+def _ignore_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = FolderEvents.read
+
+    def read_nothing(events: FolderEvents) -> Sequence[FolderEvent]:
+        read(events)
+        return []
+
+    monkeypatch.setattr(FolderEvents, "read", read_nothing)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
