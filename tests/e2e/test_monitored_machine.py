@@ -44,10 +44,12 @@ def _journal() -> str:
     entries.append(_entry(290, "app.service: Failed with result 'exit-code'.", **systemd))
     entries.append(_entry(300, [27, 91, 109], SYSLOG_IDENTIFIER="app"))
     entries.append(_entry(301, None, SYSLOG_IDENTIFIER="app"))
-    killed = "Out of memory: Killed process 4711 (java)"
+    killed = "Memory cgroup out of memory: Killed process 4711 (java)"
     entries.append(_entry(310, killed, SYSLOG_IDENTIFIER="kernel"))
     failed = "Failed password for invalid user admin from 203.0.113.9 port 4242 ssh2"
-    entries += [_entry(320 + n, failed, SYSLOG_IDENTIFIER="sshd") for n in range(11)]
+    # From version 9.8 on, a program of its own serves a connection.
+    programs = ("sshd", "sshd-session")
+    entries += [_entry(320 + n, failed, SYSLOG_IDENTIFIER=programs[n % 2]) for n in range(11)]
     return "".join(entries)
 
 
