@@ -51,8 +51,8 @@ def find_value(record: Mapping[str, Any], field: str) -> Any:
         return MISSING
     value = _follow(record, steps)
     if value is MISSING and "." in field:
-        steps = _find_joined_steps(record, steps)
-        value = MISSING if steps is None else _follow(record, steps)
+        joined = _find_joined_steps(record, steps)
+        value = MISSING if joined is None else _follow(record, joined)
     return value
 
 
