@@ -9,6 +9,7 @@ from typing import Any
 from archiver.ingest import likely_formats, likely_units, parse_iso_time
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_LEADING_ZERO = re.compile(r"-?0[0-9]")
 _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf)", re.I
 )
@@ -107,6 +108,8 @@ def _find_type(values: Sequence[Any]) -> str:
     if all(isinstance(value, datetime) for value in values):
         return "timestamp"
     texts = list(map(str, values))
+    if any(_LEADING_ZERO.match(text) for text in texts):
+        return "string"  # an identifier of digits
     if all(_INTEGER.fullmatch(text) for text in texts):
         return "bigint"
     return "double" if all(_NUMBER.fullmatch(text) for text in texts) else "string"

@@ -1,7 +1,7 @@
 """The format of a file by its content."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from archiver.ingest import (
 _SAMPLE_BYTES = 1 << 20
 _MIN_SHARE = 0.6  # of the lines that a format must read
 _LINE_FORMATS: tuple[FormatName, ...] = ("combined", "common", "klog", "cri", "syslog")
+_LIST_FIELDS = frozenset({"apiVersion", "kind"})  # of lists of Kubernetes: they tell nothing
 _DELIMITERS = (",", ";", "\t", "|")
 # Beginnings of log lines: the pattern of the time, and that of the first line of a record.
 _TIME_PATTERNS = (
@@ -86,15 +87,15 @@ def _infer_json(lines: Sequence[bytes], text: bytes) -> tuple[Format, dict[str, 
     share = sum(isinstance(value, dict) for value in objects) / len(objects)
     if share >= _MIN_SHARE:
         first = next(value for value in objects if isinstance(value, dict))
-        records = _find_records(first) if len(lines) == 1 else None
-        if records is not None:
-            return Format("json", records=records), {"format": "json", "records": records}
+        inner = _declare_records(first) if len(lines) == 1 else None
+        if inner is not None:
+            return inner
         if {"log", "stream", "time"} <= first.keys():
             return Format("docker"), {"format": "docker"}
         return Format("jsonl"), {"format": "jsonl"}
-    records = _find_records(_load(text))
-    if records is not None:
-        return Format("json", records=records), {"format": "json", "records": records}
+    inner = _declare_records(_load(text))
+    if inner is not None:
+        return inner
     return Format("json"), {"format": "json"}
 
 
@@ -105,14 +106,27 @@ def _load(text: bytes) -> Any:
         return None
 
 
-def _find_records(value: Any) -> str | None:
-    """The path of the array of objects inside a document."""
+def _declare_records(value: Any) -> tuple[Format, dict[str, Any]] | None:
+    """The array of objects inside a document, and the texts beside it that these lack."""
     if not isinstance(value, dict):
         return None
-    for name, inner in value.items():
-        if isinstance(inner, list) and inner and all(isinstance(item, dict) for item in inner):
-            return str(name)
+    for name, items in value.items():
+        if not isinstance(items, list) or not items or not all(map(_is_object, items)):
+            continue
+        item_fields = _LIST_FIELDS.union(*items)
+        outer = [
+            field_name
+            for field_name, text in value.items()
+            if isinstance(text, str) and "." not in field_name and field_name not in item_fields
+        ]
+        record_format = Format("json", records=name, outer=tuple(outer))
+        options: dict[str, Any] = {"format": "json", "records": name}
+        return record_format, {**options, "outer": outer} if outer else options
     return None
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _infer_lines(
@@ -122,11 +136,19 @@ def _infer_lines(
         record_format = Format(name, encoding=encoding)
         records = sample_records(path, record_format)
         is_pairs = name != "logfmt" or all(len(record) > 1 for record in records)
+        if name == "syslog" and not _names_origins(records):
+            continue  # times before texts
         if records and is_pairs and len(records) >= _MIN_SHARE * min(len(lines), 200):
             return record_format, {"format": name}
         if name in ("combined", "common") and records and len(lines) <= 3:
             return record_format, {"format": name}
     return None
+
+
+def _names_origins(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether most records of syslog have a host or a priority."""
+    named = sum("host" in record or "priority" in record for record in records)
+    return named >= _MIN_SHARE * len(records)
 
 
 def _infer_named_fields(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from archiver.formats import CSV, JSONL, LOG_FORMATS, find_value
+from archiver.formats import CSV, JSONL, LOG_FORMATS, MISSING, find_value
 from archiver.ingest import sample_records
 from moirae.inspect.field_types import FieldSummary, summarize_fields
 from moirae.inspect.format_inference import InferredFormat, infer_format
@@ -22,6 +22,7 @@ _KEY_NAMES = (
 )  # fmt: skip
 # Other names of integers that are no amounts: host_id, nodeId, rack_number.
 _NUMBER_OF_THING = re.compile(r"(?:[_. -](?i:id|num|no|number)|[a-z](?:Id|ID|Num|No|Number))$")
+_NO_VALUE = (None, MISSING)
 _MAX_COLUMNS = 40
 # Of a sample: bounds its time where records have thousands of fields.
 _MIN_RECORDS = 20
@@ -54,15 +55,20 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     fields = summarize_fields(records)
     questions = list(sampled.open_questions)
     time = _choose_time(fields)
+    time_names = _choose_alternative_times(fields, records) if time is None else [time.name]
+    if time is None and time_names:
+        time = next(summary for summary in fields if summary.name == time_names[0])
     if time is None:
         return _propose_relation(paths[0], sampled, fields, _choose_relation_key(records, fields))
     time_of_day = _find_time_of_day(time, fields)
     columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
+    if len(time_names) > 1:
+        columns["ts"] = {"type": "timestamp", "from": time_names}
     if time_of_day is not None:
         columns["ts"] = "timestamp"
     names = {"ts"}
     for summary in fields[:_MAX_COLUMNS]:
-        if summary not in (time, time_of_day):
+        if summary.name not in time_names and summary is not time_of_day:
             name = _column_name(summary.name, names)
             columns[name] = _column(name, summary.type, summary.name)
     declaration: dict[str, Any] = {"columns": columns}
@@ -135,7 +141,36 @@ def _column_name(field_name: str, names: set[str]) -> str:
 
 def _choose_time(fields: Sequence[FieldSummary]) -> FieldSummary | None:
     """The field that is likeliest the event time."""
-    candidates = [summary for summary in fields if summary.time is not None and summary.is_whole]
+    whole = [summary for summary in fields if summary.is_whole]
+    return next(iter(_rank_times(whole)), None)
+
+
+def _choose_alternative_times(
+    fields: Sequence[FieldSummary], records: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Times in one notation of which each record has at least one, the likeliest first."""
+    chosen: list[FieldSummary] = []
+    without_time = list(records)
+    for summary in _rank_times(fields):
+        if chosen and not _is_same_notation(summary, chosen[0]):
+            continue
+        rest = [record for record in without_time if find_value(record, summary.name) in _NO_VALUE]
+        if len(rest) < len(without_time):
+            chosen.append(summary)
+            without_time = rest
+    return [] if without_time else [summary.name for summary in chosen]
+
+
+def _is_same_notation(summary: FieldSummary, other: FieldSummary) -> bool:
+    times = (summary.time, other.time)
+    assert times[0] is not None
+    assert times[1] is not None
+    return (times[0].units, times[0].formats) == (times[1].units, times[1].formats)
+
+
+def _rank_times(fields: Sequence[FieldSummary]) -> list[FieldSummary]:
+    """The fields that may be the event time, the likeliest first."""
+    candidates = [summary for summary in fields if summary.time is not None]
 
     def rank(summary: FieldSummary) -> tuple[int, bool]:
         plain = summary.name.rpartition(".")[2].lower().replace("_", "")
@@ -144,7 +179,7 @@ def _choose_time(fields: Sequence[FieldSummary]) -> FieldSummary | None:
         return position, summary.type != "string"
 
     named = [summary for summary in candidates if summary.is_named_time or summary.is_text_time]
-    return min(named, key=rank, default=None)
+    return sorted(named, key=rank)
 
 
 def _find_time_of_day(time: FieldSummary, fields: Sequence[FieldSummary]) -> FieldSummary | None:
@@ -181,6 +216,7 @@ def _choose_key(fields: Sequence[FieldSummary], columns: Mapping[str, Any]) -> s
     by_field = {
         column["from"] if isinstance(column, Mapping) else name: name
         for name, column in columns.items()
+        if name != "ts"
     }
     ranked = [(rank, s.name) for s in fields if (rank := _rank_key(s)) is not None]
     return by_field.get(min(ranked)[1]) if ranked else None
