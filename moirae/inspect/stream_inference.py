@@ -141,8 +141,8 @@ def _column_name(field_name: str, names: set[str]) -> str:
 
 def _choose_time(fields: Sequence[FieldSummary]) -> FieldSummary | None:
     """The field that is likeliest the event time."""
-    whole = [summary for summary in fields if summary.is_whole]
-    return next(iter(_rank_times(whole)), None)
+    whole_fields = [summary for summary in fields if summary.is_whole]
+    return next(iter(_rank_times(whole_fields)), None)
 
 
 def _choose_alternative_times(

@@ -24,7 +24,7 @@ MODULES_BY_TEST = {
     "contract/test_operator_inputs.py": """
         archiver.formats.text_patterns archiver.formats.time_reading archiver.ingest.record_sample
         archiver.ingest.decoding.csv_framing archiver.ingest.decoding.csv_records
-        archiver.ingest.decoding.documents archiver.ingest.decoding.field_values
+        archiver.ingest.decoding.field_values
         archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
@@ -51,7 +51,7 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.text_splitting
         archiver.ingest.decoding.time_texts archiver.ingest.decoding.value_conversion""",
     "unit/moirae/inspect/test_stream_inference.py": """
-        moirae.inspect.field_types moirae.inspect.format_inference""",
+        moirae.inspect.field_types""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_spark_filters.py": """

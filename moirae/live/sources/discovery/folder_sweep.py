@@ -14,6 +14,8 @@ class FolderSweep:
     def __init__(self, folders: Sequence[str]) -> None:
         self.names: dict[str, set[str]] = {folder: set() for folder in folders}
         """What was there, by folder."""
+        self.added_names: set[tuple[str, str]] = set()
+        """Folders and names that were discovered meanwhile."""
         self.seconds = 0.0
         """That the listing has taken until now."""
         self._steps = self._list()

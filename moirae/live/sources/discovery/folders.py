@@ -52,9 +52,7 @@ class FolderDiscovery:
         # Modification times of watched folders: as events explain them, and others.
         self._explained_times: dict[str, int] = {}
         self._unexplained_times: dict[str, int] | None = None
-        # The listing beside events, and the names that came into its folders meanwhile.
-        self._sweep: FolderSweep | None = None
-        self._added_names: set[tuple[str, str]] = set()
+        self._sweep: FolderSweep | None = None  # the listing beside events
         self._stream = stream
         self._globs = parse_glob(pattern)
         self._base = base
@@ -166,7 +164,6 @@ class FolderDiscovery:
                 self._expand_folders(path_glob, folder_times)
             if self._problems or folder_times.keys() != self._explained_times.keys():
                 return None
-            self._added_names = set()
             self._sweep = FolderSweep(list({folder for _, folder in self._known_names}))
         try:
             if not self._sweep.advance():
@@ -178,7 +175,7 @@ class FolderDiscovery:
         for (index, folder), known_names in self._known_names.items():
             present = sweep.names[folder]
             for name in [name for name in known_names if name not in present]:
-                if (folder, name) not in self._added_names:
+                if (folder, name) not in sweep.added_names:
                     known_names.discard(name)
             for path in self._select_new(index, folder, present - known_names):
                 new_paths[unit_name(Path(path), self._base)] = path
@@ -270,7 +267,7 @@ class FolderDiscovery:
                 files.append(file)
             folder, base_name = os.path.split(path)
             if self._sweep is not None:
-                self._added_names.add((folder, base_name))
+                self._sweep.added_names.add((folder, base_name))
             for index in range(len(self._globs)):
                 self._known_names.get((index, folder), set()).add(base_name)
         return files
