@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from archiver.time_range import TimeRange
-from archiver.times import Micros, from_micros, optional_datetime
+from archiver.times import Micros, from_micros, optional_datetime, to_micros
 from moirae.alerts import Event, FoldedAlert, make_alerting_rule
 from moirae.backtest import BacktestArchive
 from moirae.config import Settings, format_duration
@@ -67,7 +67,7 @@ def _check(rule: ActiveRule, archive: BacktestArchive, key: Mapping[str, str], a
             f"{rule.name}: nothing is archived and settled of the streams that it reads"
         )
     if at >= horizon:
-        raise UsageError(f"--at: the rule is settled up to {from_micros(horizon).isoformat()} only")
+        raise UsageError(f"--at: the rule is settled up to {_format_time(horizon)} only")
 
 
 def _explain_open(
@@ -96,8 +96,10 @@ def _explain_open(
             reason="`where` is false over the answers of its recalls",
             deciding=[f"where: {where.condition}"],
         )
-    fired_at = from_micros(lifetime.fired).isoformat()
-    reason = f"it fires since {fired_at}; its newest event is at {from_micros(lifetime.last)}"
+    reason = (
+        f"it fires since {_format_time(lifetime.fired)}; "
+        f"its newest event is at {_format_time(lifetime.last)}"
+    )
     return replace(explanation, verdict="firing", where=where, reason=reason)
 
 
@@ -122,7 +124,7 @@ def _explain_presence(rule: ActiveRule, explanation: Explanation) -> str:
     newest = explanation.streams[0].newest
     if newest is None:
         return f"no row of this key in the {absent} before, or ever: absence counts from the last row on"
-    return f"a row of this key came at {newest.isoformat()}; `absent` is {absent}"
+    return f"a row of this key came at {_format_time(to_micros(newest))}; `absent` is {absent}"
 
 
 def _explain_missing(key_slice: KeySlice, explanation: Explanation) -> Explanation:
@@ -141,6 +143,10 @@ def _explain_no_rows(explanation: Explanation) -> str:
     if empty:
         return f"there are no rows of {', '.join(empty)} to read"
     return "no row of this key is left after FROM and JOIN at a time that gives an event here"
+
+
+def _format_time(micros: Micros) -> str:
+    return from_micros(micros).replace(tzinfo=None).isoformat(sep=" ") + "Z"
 
 
 def _format_span(key_slice: KeySlice) -> str:
