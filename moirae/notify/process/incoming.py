@@ -57,7 +57,7 @@ class Incoming:
         """Alerts that have ended while answers were awaited: groups have them as firing."""
 
     def restore(self, now: datetime) -> None:
-        """Continue where an earlier process has stopped, with all alerts that fire.
+        """Continue where an earlier process has stopped, with all alerts that fired by then.
 
         They may inhibit others, and routes that have changed since may send them.
         """
@@ -76,8 +76,11 @@ class Incoming:
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
-        grouped = {alert.id for alert in self.grouping.alerts.values()}
-        active = [alert_id for alert_id in self._store.list_active() if alert_id not in grouped]
+        active = self._store.list_active()
+        # What was raised since is read by `follow`, which counts what has ended meanwhile.
+        raised_later = self._store.list_raised_after(self._position, active)
+        excluded = {*raised_later, *(alert.id for alert in self.grouping.alerts.values())}
+        active = [alert_id for alert_id in active if alert_id not in excluded]
         for start in range(0, len(active), _BATCH):
             rows = self._store.list_alerts(active[start : start + _BATCH])
             self._take_all(self._describe_all(rows, now), now)

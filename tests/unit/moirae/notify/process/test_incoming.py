@@ -29,6 +29,7 @@ class Store:
         self.row = row
         self.waits = waits
         self.changes = 1
+        self.raised_later: list[UUID] = []
 
     def load_position(self) -> ChangePosition:
         return ChangePosition(0, 0)
@@ -44,7 +45,7 @@ class Store:
         return [self.row for _ in alert_ids]
 
     def list_raised_after(self, position: ChangePosition, alert_ids: Collection[UUID]) -> list[Any]:
-        return []
+        return self.raised_later
 
     def count_answered(self, events: Collection[UUID]) -> dict[UUID, int]:
         return {}
@@ -113,6 +114,18 @@ def test_alert_is_told_after_a_restart_by_a_route_that_is_new() -> None:
     grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, r={})
     incoming = restart(Store(ROW, RuleWaits()), grouping)
     assert list(map(describe, incoming.flush_due(at(10)))) == [["A firing"]]
+
+
+def test_alert_that_fired_while_nothing_ran_and_ends_after_the_start_is_counted() -> None:
+    grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, r={})
+    store = Store(ROW, RuleWaits())
+    store.raised_later = [ROW.id]
+    incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
+    incoming.restore(at(10))
+    store.change(state="resolved", ends_at=at(11), updated_at=at(11))
+    incoming.follow(at(11))
+    assert incoming.flush_due(at(11)) == []
+    assert [alert.id for alert in incoming.take_unsent(at(11))] == [ROW.id]
 
 
 RULE = InhibitRule.model_validate({"source_matchers": ["alertname=A"], "target_matchers": ["x=y"]})
