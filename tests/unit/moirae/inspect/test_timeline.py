@@ -27,7 +27,7 @@ def append(table: StreamTable, rows: list[dict[str, Any]]) -> None:
     added = {"_late": False, "_unit": 1, "_line": 1, "_append": 1, "chunk": 0}
     filled = [{**dict.fromkeys(arrow_schema.names), **added, **row} for row in rows]
     for number, row in enumerate(filled):
-        row["_id"] = number.to_bytes(8, "big")
+        row["_id"] = number.to_bytes(16, "big")
         row["_hash"] = number
     table.append(pa.Table.from_pylist(filled, arrow_schema), 1)
 

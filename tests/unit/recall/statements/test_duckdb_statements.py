@@ -48,11 +48,20 @@ def test_time_limit_is_of_wall_clock_time_where_processor_time_is_not_readable(
 
 def test_interrupted_statement_is_cancelled() -> None:
     engine = DuckDBStatements()
-    timer = threading.Timer(0.1, engine.interrupt)
-    timer.start()
-    with pytest.raises(Cancelled):
-        engine.run(ENDLESS, time_limit=60.0)
-    timer.join()
+    ended = threading.Event()
+
+    def interrupt() -> None:
+        while not ended.wait(0.1):  # the statement may not have begun
+            engine.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(Cancelled):
+            engine.run(ENDLESS, time_limit=60.0)
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_statement_that_fails_needs_spark_and_leaves_no_tables() -> None:
