@@ -70,15 +70,17 @@ def test_dead_mans_switch_always_fires() -> None:
 def test_configuration_names_the_rules_and_the_token_of_the_compose_file() -> None:
     configuration = read_yaml(FOLDER / "prometheus.yml")
     assert configuration["rule_files"] == [RULES.name]
-    (job,) = configuration["scrape_configs"]
     compose = read_yaml(DEPLOY / "compose" / "compose.yaml")
     (secret,) = compose["services"]["prometheus"]["secrets"]
-    assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
-    host, _, port = job["static_configs"][0]["targets"][0].partition(":")
     workspace = read_yaml(DEPLOY / "workspace" / "moirae.yaml")["server"]
-    assert host in compose["services"]
-    assert host in workspace["hosts"]
-    assert port == workspace["listen"].rpartition(":")[2]
+    jobs = configuration["scrape_configs"]
+    assert [job.get("metrics_path", "/metrics") for job in jobs] == ["/metrics", "/api/v1/norms"]
+    for job in jobs:
+        assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
+        host, _, port = job["static_configs"][0]["targets"][0].partition(":")
+        assert host in compose["services"]
+        assert host in workspace["hosts"]
+        assert port == workspace["listen"].rpartition(":")[2]
 
 
 @needs_promtool
