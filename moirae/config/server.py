@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from moirae.config.durations import PositiveDuration
+from moirae.config.networks import Networks
 from moirae.config.paths import LocalPath
 from moirae.documents.types import ConfigModel, PositiveInt, Text
 
@@ -39,7 +39,7 @@ class Server(ConfigModel):
         "host of url.",
     )
     tls: Tls | None = Field(default=None, description="Serve https; null: plain http.")
-    proxies: tuple[Text, ...] = Field(
+    proxies: Networks = Field(
         default=(),
         description="IP addresses or networks of reverse proxies whose X-Forwarded-For and "
         "X-Forwarded-Proto headers are used.",
@@ -71,18 +71,6 @@ class Server(ConfigModel):
         match = _LISTEN_PATTERN.fullmatch(value)
         if match is None or int(match["port"]) > 65_535:
             raise ValueError(f"{value[:80]!r} is not host:port, such as 127.0.0.1:8765")
-        return value
-
-    @field_validator("proxies")
-    @classmethod
-    def _validate_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in value:
-            try:
-                ip_network(proxy, strict=False)
-            except ValueError:
-                raise ValueError(
-                    f"{proxy[:80]!r} is not an IP address or network, such as 10.0.0.0/8"
-                ) from None
         return value
 
     @field_validator("url")

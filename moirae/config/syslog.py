@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from archiver.formats import Format
+from moirae.config.networks import Networks
 from moirae.config.paths import LocalPath
 from moirae.config.push_sources import PushSource
 from moirae.documents.types import ConfigModel, Text
@@ -34,7 +35,7 @@ class Syslog(ConfigModel):
         description="Addresses, or one: tcp://, tls:// or udp://, an IP address and a port.",
         examples=["udp://127.0.0.1:1514"],
     )
-    allow: tuple[Text, ...] = Field(
+    allow: Networks = Field(
         default=(),
         description="Networks whose messages are taken, such as 10.0.0.0/8. Default: this machine "
         "only, or with `clients` whoever has a certificate.",
@@ -64,18 +65,6 @@ class Syslog(ConfigModel):
                     f"{text[:80]!r} is no address such as tcp://127.0.0.1:1514"
                 ) from None
         return addresses
-
-    @field_validator("allow")
-    @classmethod
-    def _validate_allow(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for network in value:
-            try:
-                ip_network(network, strict=False)
-            except ValueError:
-                raise ValueError(
-                    f"{network[:80]!r} is not an IP address or network, such as 10.0.0.0/8"
-                ) from None
-        return value
 
     @model_validator(mode="after")
     def _validate_access(self) -> Syslog:

@@ -21,7 +21,7 @@ from moirae.config.matchers import Selectors, format_matchers
 from moirae.errors import MoiraeError, TooManySamples, UsageError
 from moirae.imports.prometheus_api import Labels, StoredSeries
 from moirae.runtime.storage import LandingFolder, measure_disk_space, redact_batch
-from moirae.server.protocols.pushed_rows import PushedRows
+from moirae.server.protocols.pushed_rows import PushedRows, list_selectors
 from moirae.server.protocols.remote_write import SeriesRows
 
 _FIRST_WINDOW = 3_600_000  # milliseconds
@@ -53,11 +53,7 @@ class ImportTarget:
     @property
     def taken(self) -> Mapping[str, Selectors]:
         """By stream, the selectors of the series that it takes."""
-        return {
-            name: stream.source.match
-            for name, stream in self.streams.items()
-            if isinstance(stream.source, RemoteWriteSource)
-        }
+        return list_selectors(self.streams, RemoteWriteSource)
 
 
 class Covered(NamedTuple):

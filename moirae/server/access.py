@@ -41,6 +41,7 @@ from moirae.server.responses import (
     error_response,
     find_rpc_media_type,
     read_identity,
+    read_media_type,
     set_identity,
 )
 from moirae.server.route_table import SAFE_METHODS, RouteAccess, RouteTable
@@ -310,8 +311,7 @@ def _check_json_headers(headers: Headers, max_bytes: int) -> None:
     length = headers.get("content-length", "0")
     if not length.isdigit() or len(length) > 15 or int(length) > max_bytes:
         raise RequestRejected(413, f"body too large: limit {max_bytes} bytes")
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if read_media_type(headers) != "application/json":
         raise RequestRejected(415, "unsupported Content-Type: use application/json")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise RequestRejected(415, "unsupported Content-Encoding")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from archiver.formats import Format, FormatName, media_format, media_types
 from archiver.ingest import dump_json, load_json
 from moirae.errors import RequestRejected
+from moirae.server.responses import read_media_type
 
 _GZIP_WINDOW_BITS = 31  # zlib: 32 KiB window with gzip header and checksum
 _MAX_GZIP_MEMBERS = 64
@@ -26,7 +27,7 @@ def parse_content_headers(
 
     `headers` finds names in lower case. `declared`: the format of the stream.
     """
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = read_media_type(headers)
     name = declared.name if media_type == _TEXT_MEDIA_TYPE else media_format(media_type)
     if name is None:
         supported = ", ".join([*media_types(), _TEXT_MEDIA_TYPE])

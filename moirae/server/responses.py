@@ -49,12 +49,16 @@ def error_response(error: MoiraeError, rpc_media_type: str | None = None) -> Res
     return response
 
 
+def read_media_type(headers: Mapping[str, str]) -> str:
+    """The Content-Type of a request in lower case, without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def find_rpc_media_type(route: RouteAccess, headers: Headers) -> str | None:
     """How the errors of a request are written; None: as problem details."""
     if not route.has_rpc_errors:
         return None
-    sent = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return JSON if sent == JSON else PROTOBUF
+    return JSON if read_media_type(headers) == JSON else PROTOBUF
 
 
 def set_identity(scope: Scope, identity: Identity) -> None:

@@ -263,7 +263,7 @@ MODULES_BY_TEST = {
     "property/test_time_travel.py": "archiver.read.time_travel",
     "unit/archiver/spark/test_install.py": "archiver.spark.warm_up",
     "unit/moirae/config/test_settings.py": """
-        moirae.config.archive moirae.config.limits moirae.config.server
+        moirae.config.archive moirae.config.limits moirae.config.networks moirae.config.server
         moirae.config.notifications moirae.config.receivers
         moirae.documents.types moirae.documents.validation""",
     "unit/moirae/demo/test_testbed.py": """

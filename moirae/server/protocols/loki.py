@@ -48,7 +48,7 @@ _MESSAGES: dict[str, list[Field]] = {
 }
 
 
-class _Entry(NamedTuple):
+class _LogEntry(NamedTuple):
     """A line at a time in nanoseconds, with its structured metadata."""
 
     nanoseconds: int
@@ -153,7 +153,7 @@ def _parse_labels(text: str) -> dict[str, str] | None:
     return labels
 
 
-def _read_entry(content: Any) -> _Entry | None:
+def _read_entry(content: Any) -> _LogEntry | None:
     """An entry, as bytes or as it is in JSON; None: it cannot be stored."""
     if not isinstance(content, bytes):
         return _read_json_entry(content)
@@ -166,10 +166,10 @@ def _read_entry(content: Any) -> _Entry | None:
         return None
     nanoseconds = entry.timestamp.seconds * 1_000_000_000 + entry.timestamp.nanos
     metadata = {pair.name: pair.value for pair in entry.metadata}
-    return _Entry(nanoseconds, entry.line, metadata)
+    return _LogEntry(nanoseconds, entry.line, metadata)
 
 
-def _read_json_entry(content: Any) -> _Entry | None:
+def _read_json_entry(content: Any) -> _LogEntry | None:
     if not isinstance(content, list) or not 2 <= len(content) <= 3:
         return None
     nanoseconds, line = content[0], content[1]
@@ -180,7 +180,7 @@ def _read_json_entry(content: Any) -> _Entry | None:
         return None
     if not all(isinstance(value, str) for value in metadata.values()):
         return None
-    return _Entry(int(nanoseconds), line, metadata)
+    return _LogEntry(int(nanoseconds), line, metadata)
 
 
 def _write_time(nanoseconds: int) -> str | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from moirae.config import Matcher
+from moirae.config import LokiSource, Matcher, RemoteWriteSource, Stream
 
 Selectors = Sequence[Sequence[Matcher]]
 
@@ -26,6 +26,17 @@ class PushedRows:
             self.skipped["", "unmatched"] += len(lines)
         for stream in streams:
             self.lines.setdefault(stream, []).extend(lines)
+
+
+def list_selectors(
+    streams: Mapping[str, Stream], source: type[LokiSource | RemoteWriteSource]
+) -> dict[str, tuple[tuple[Matcher, ...], ...]]:
+    """What the streams of a source take, by stream."""
+    return {
+        name: stream.source.match
+        for name, stream in streams.items()
+        if isinstance(stream.source, source)
+    }
 
 
 def find_streams(selectors: Mapping[str, Selectors], labels: Mapping[str, str]) -> list[str]:

@@ -8,8 +8,10 @@ from moirae.errors import RequestRejected
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.loki import LokiReader
+from moirae.server.protocols.pushed_rows import list_selectors
 from moirae.server.protocols.remote_write import decompress_block
 from moirae.server.request_body import decompress
+from moirae.server.responses import read_media_type
 from moirae.server.routes.pushed_input import PushedInput
 
 _JSON = "application/json"
@@ -22,22 +24,17 @@ class Loki:
     def __init__(
         self, settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
     ) -> None:
-        selectors = {
-            name: stream.source.match
-            for name, stream in settings.streams.items()
-            if isinstance(stream.source, LokiSource)
-        }
         self._input = PushedInput(
             pool,
             ingest_handler,
-            selectors,
+            list_selectors(settings.streams, LokiSource),
             LokiReader,
             "no stream takes log entries: declare one with source: {loki: true}",
         )
 
     async def accept(self, request: Request) -> Response:
         """Store the entries of a request durably. Raises `RequestRejected`."""
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = read_media_type(request.headers)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         if media_type not in (_JSON, _PROTOBUF):
             raise RequestRejected(415, f"unsupported Content-Type: use {_PROTOBUF} or {_JSON}")

@@ -10,7 +10,7 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.otlp import OtlpReader, Signal
 from moirae.server.protocols.otlp_messages import load_messages
 from moirae.server.request_body import decompress
-from moirae.server.responses import read_identity
+from moirae.server.responses import read_identity, read_media_type
 from moirae.server.routes.pushed_input import PushedInput
 
 _MEDIA_TYPES = ("application/x-protobuf", "application/json")
@@ -41,7 +41,7 @@ class Otlp:
 
     async def accept(self, request: Request) -> Response:
         """Store the records of a request durably. Raises `RequestRejected`."""
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = read_media_type(request.headers)
         if media_type not in _MEDIA_TYPES:
             types = " or ".join(_MEDIA_TYPES)
             raise RequestRejected(415, f"unsupported Content-Type: use {types}")

@@ -7,6 +7,7 @@ from moirae.config import RemoteWriteSource, Settings
 from moirae.errors import RequestRejected
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
+from moirae.server.protocols.pushed_rows import list_selectors
 from moirae.server.protocols.remote_write import SeriesReader, decompress_block
 from moirae.server.routes.pushed_input import PushedInput
 
@@ -22,15 +23,10 @@ class RemoteWrite:
     def __init__(
         self, settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
     ) -> None:
-        selectors = {
-            name: stream.source.match
-            for name, stream in settings.streams.items()
-            if isinstance(stream.source, RemoteWriteSource)
-        }
         self._input = PushedInput(
             pool,
             ingest_handler,
-            selectors,
+            list_selectors(settings.streams, RemoteWriteSource),
             SeriesReader,
             "no stream takes samples: declare one with source: {remote_write: true}",
         )
