@@ -10,12 +10,10 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.loki import LokiReader
 from moirae.server.protocols.pushed_rows import list_selectors
 from moirae.server.protocols.remote_write import decompress_block
+from moirae.server.protocols.rpc_status import JSON, PROTOBUF
 from moirae.server.request_body import decompress
 from moirae.server.responses import read_media_type
 from moirae.server.routes.pushed_input import PushedInput
-
-_JSON = "application/json"
-_PROTOBUF = "application/x-protobuf"
 
 
 class Loki:
@@ -36,9 +34,9 @@ class Loki:
         """Store the entries of a request durably. Raises `RequestRejected`."""
         media_type = read_media_type(request.headers)
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        if media_type not in (_JSON, _PROTOBUF):
-            raise RequestRejected(415, f"unsupported Content-Type: use {_PROTOBUF} or {_JSON}")
-        is_json = media_type == _JSON
+        if media_type not in (JSON, PROTOBUF):
+            raise RequestRejected(415, f"unsupported Content-Type: use {PROTOBUF} or {JSON}")
+        is_json = media_type == JSON
         # Protocol Buffers are always a snappy block, whether a header says so or not.
         if encoding not in (("", "identity", "gzip") if is_json else ("", "snappy")):
             raise RequestRejected(415, "unsupported Content-Encoding")

@@ -9,11 +9,12 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.otlp import OtlpReader, Signal
 from moirae.server.protocols.otlp_messages import load_messages
+from moirae.server.protocols.rpc_status import JSON, PROTOBUF
 from moirae.server.request_body import decompress
 from moirae.server.responses import read_identity, read_media_type
 from moirae.server.routes.pushed_input import PushedInput
 
-_MEDIA_TYPES = ("application/x-protobuf", "application/json")
+_MEDIA_TYPES = (PROTOBUF, JSON)
 
 
 class Otlp:
@@ -48,7 +49,7 @@ class Otlp:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
             raise RequestRejected(415, "unsupported Content-Encoding: use gzip")
-        is_json = media_type == "application/json"
+        is_json = media_type == JSON
 
         def unpack(body: bytes, max_bytes: int) -> bytes:
             return decompress(body, "gzip", max_bytes) if encoding == "gzip" else body

@@ -9,9 +9,9 @@ from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.pushed_rows import list_selectors
 from moirae.server.protocols.remote_write import SeriesReader, decompress_block
+from moirae.server.protocols.rpc_status import PROTOBUF
 from moirae.server.routes.pushed_input import PushedInput
 
-_MEDIA_TYPE = "application/x-protobuf"
 # The parameter `proto` of the Content-Type; without it the version is 1.0.
 _VERSIONS = {"": 1, "prometheus.WriteRequest": 1, "io.prometheus.write.v2.Request": 2}
 _WRITTEN = "X-Prometheus-Remote-Write-{}-Written"  # headers of version 2.0
@@ -54,7 +54,7 @@ def _read_version(request: Request) -> int:
     media_type, *parameters = map(str.strip, request.headers.get("content-type", "").split(";"))
     declared = dict(parameter.partition("=")[::2] for parameter in parameters)
     version = _VERSIONS.get(declared.get("proto", "").strip('"'))
-    if media_type.lower() != _MEDIA_TYPE or version is None:
-        types = " or ".join(f"{_MEDIA_TYPE};proto={name}" for name in _VERSIONS if name)
+    if media_type.lower() != PROTOBUF or version is None:
+        types = " or ".join(f"{PROTOBUF};proto={name}" for name in _VERSIONS if name)
         raise RequestRejected(415, f"unsupported Content-Type: use {types}")
     return version
