@@ -182,7 +182,7 @@ class BacktestRunner:
             now = time.monotonic()
             is_due = stored_at == 0.0 or now - stored_at >= _STORE_INTERVAL
             if is_due or progress.share >= 1 or watch.is_cancelled:
-                result = orjson.loads(to_json(progress.result))
+                result = orjson.loads(to_json(progress.describe()))
                 self._gateway.record(claimed, progress.share, result)
                 stored_at = now
             if watch.is_cancelled and progress.share < 1:

@@ -98,13 +98,10 @@ def _evaluate_here(
     os.nice(_LOWER_PRIORITY)
     settings = services.settings
     warehouse = Path(settings.home) / "warehouse-backtest"
-    result: BacktestResult | None = None
     with session_on_demand("moirae rules ci", warehouse) as start_spark:
         for progress in run_backtest(settings, services.connection, start_spark, body):
             show_progress(progress.share)
-            result = progress.result
-    assert result is not None  # the last step is always there
-    return _take_rules(result)
+        return _take_rules(progress.describe())  # of the last step, which is always there
 
 
 def _evaluate_at_server(

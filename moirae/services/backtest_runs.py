@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -39,10 +40,10 @@ _MAX_QUERIES = 100  # new or gone alerts that have queries for their rows
 
 @dataclass(frozen=True)
 class BacktestProgress:
-    """How far a back-test is, 0 to 1, and what it has found up to now."""
+    """How far a back-test is, 0 to 1. `describe`: what it has found, before its next step."""
 
     share: float
-    result: BacktestResult
+    describe: Callable[[], BacktestResult]
 
 
 class _Files(NamedTuple):
@@ -69,12 +70,12 @@ def run_backtest(
         else:
             files = _check_files(settings, start_spark, body.files, body.base)
     except ProblemsError as error:
-        yield BacktestProgress(1.0, BacktestResult(problems=error.problems))
+        yield BacktestProgress(1.0, partial(BacktestResult, problems=error.problems))
         return
     if body.check_only:
-        yield BacktestProgress(1.0, BacktestResult(problems=files.problems))
+        yield BacktestProgress(1.0, partial(BacktestResult, problems=files.problems))
         return
-    yield BacktestProgress(0.0, BacktestResult(problems=files.problems))
+    yield BacktestProgress(0.0, partial(BacktestResult, problems=files.problems))
     archive = open_archive(settings, connection, start_spark().newSession())
     span = duration_to_micros(parse_last(body.last))
     planner = ChangePlanner(archive, lambda newest: newest - span)
@@ -84,9 +85,7 @@ def run_backtest(
         changes = [planner.plan(rule, before.get(rule.name)) for rule in rules]
     else:
         changes = planner.plan_changes(rules, before)
-    for progress in _evaluate(settings, changes):
-        result = replace(progress.result, problems=files.problems)
-        yield replace(progress, result=result)
+    yield from _evaluate(settings, changes, files.problems)
 
 
 def _select_evaluated(settings: Settings, definitions: Sequence[Definition]) -> list[ActiveRule]:
@@ -129,19 +128,24 @@ def _check_files(
     return _Files(versions[0], versions[1], [])
 
 
-def _evaluate(settings: Settings, changes: Sequence[RuleChange]) -> Iterator[BacktestProgress]:
+def _evaluate(
+    settings: Settings, changes: Sequence[RuleChange], problems: Sequence[Problem]
+) -> Iterator[BacktestProgress]:
     done: list[ChangedRule] = []
+
+    def describe(*unfinished: RuleChange) -> BacktestResult:
+        described = [_describe(settings, change) for change in unfinished]
+        return BacktestResult(rules=[*done, *described], problems=problems)
+
     for number, change in enumerate(changes):
         for _ in change.evaluate():
             share = (number + change.share_done()) / len(changes)
             if change.share_done() < 1:
-                described = [*done, _describe(settings, change)]
-                yield BacktestProgress(share, BacktestResult(rules=described))
+                yield BacktestProgress(share, partial(describe, change))
         done.append(_describe(settings, change))
-        share = (number + 1) / len(changes)
-        yield BacktestProgress(share, BacktestResult(rules=list(done)))
+        yield BacktestProgress((number + 1) / len(changes), describe)
     if not changes:
-        yield BacktestProgress(1.0, BacktestResult())
+        yield BacktestProgress(1.0, describe)
 
 
 def _describe(settings: Settings, change: RuleChange) -> ChangedRule:
