@@ -1,7 +1,7 @@
 """`moirae rules`: check, apply and inspect rules."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -57,6 +57,7 @@ _EXIT_WARNINGS = 3
 _EXIT_CHANGES = 3
 
 # Keys of an explanation whose values are durations in seconds.
+_SHOWN_ALIKE = 3  # notes of one text
 _DURATION_KEYS = frozenset({"reach", "lag", "before", "after", "within", "delay"})
 # Engines of an explanation as the table names them.
 _ENGINE_NAMES = {
@@ -114,7 +115,7 @@ def check(
     else:
         print_warnings(messages)
         if not has_errors:
-            print_warnings(result.notes)
+            print_warnings(fold_notes(result.notes))
             counts = [(len(messages), "warning"), (len(result.notes), "note")]
             texts = [format_count(count, noun) for count, noun in counts if count]
             print(", ".join([f"{format_count(result.rules, 'rule')} OK", *texts]))
@@ -280,6 +281,19 @@ def format_explanation(explanation: Mapping[str, Any]) -> dict[str, Any]:
     for part in parts:
         part["engine"] = _ENGINE_NAMES.get(part["engine"], part["engine"])
     return formatted
+
+
+def fold_notes(notes: Iterable[Problem]) -> Iterator[Problem | str]:
+    """The first notes of each text, then how many other rules have it."""
+    notes_by_text: dict[str, list[Problem]] = {}
+    for note in notes:
+        _, _, text = note.message.partition(": ")  # after the rule's name
+        notes_by_text.setdefault(text, []).append(note)
+    for text, alike in notes_by_text.items():
+        yield from alike[:_SHOWN_ALIKE]
+        if len(alike) > _SHOWN_ALIKE:
+            others = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
+            yield f"note: {others}: {text}; -o json lists them"
 
 
 def _format_durations(value: Any) -> Any:

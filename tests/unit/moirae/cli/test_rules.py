@@ -1,6 +1,7 @@
-"""Explanations of rules on the command line."""
+"""Explanations of rules, and notes about them, on the command line."""
 
-from moirae.cli.rules import format_explanation
+from moirae.cli.rules import fold_notes, format_explanation
+from moirae.errors import Problem
 
 
 def test_explanation_has_durations_with_units_and_names_engines() -> None:
@@ -28,3 +29,15 @@ def test_explanation_has_durations_with_units_and_names_engines() -> None:
         },
     }
     assert recalls["norm"]["engine"] == "recall process or spark"
+
+
+def test_notes_of_one_text_are_counted_after_the_first() -> None:
+    alike = [
+        Problem("rules.yaml", line, 3, f"site/r{line}: no annotation runbook_url", "note")
+        for line in range(1, 1_206)
+    ]
+    other = Problem("rules.yaml", 9, 3, "site/r9: no severity", "note")
+    *shown, count, last = fold_notes([*alike, other])
+    assert shown == alike[:3]
+    assert count == "note: 1,202 more rules: no annotation runbook_url; -o json lists them"
+    assert last == other
