@@ -18,6 +18,7 @@ from moirae.notify.routing.intake import (
     has_caught_up,
     has_outlasted,
     is_hold_over,
+    is_undecided,
     may_be_known,
     waits_of,
 )
@@ -193,7 +194,7 @@ class Incoming:
         """
         if not has_outlasted(row, alert, self._shortest_wait(alert)):
             self.grouping.put(alert, now)
-        elif row.history == "waiting":
+        elif is_undecided(row, waits_of(self._store.load_waits(), row.rule)):
             self._unsent.append(alert)
         else:
             fired = replace(alert, ends_at=None, end_reason=None)
@@ -224,7 +225,8 @@ class Incoming:
     ) -> None:
         waits = self._store.load_waits()
         for row, alert in alerts:
-            if alert.is_resolved or not (row.past or row.history == "waiting"):
+            is_hidden = row.past or is_undecided(row, waits_of(waits, row.rule))
+            if alert.is_resolved or not is_hidden:
                 self.grouping.muting.put(alert)  # it inhibits others while it waits itself
             self._take(row, alert, waits, now)
 

@@ -14,6 +14,8 @@ from moirae.config.matchers import Matcher
 
 EndReason = Literal["ended", "no_data", "withdrawn"]
 
+# Of alerts that other systems post.
+_EXTERNAL = "external/"
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
 _MASK = (1 << 64) - 1
@@ -61,6 +63,18 @@ class NotifiedAlert:
     def is_resolved(self) -> bool:
         return self.ends_at is not None
 
+    @property
+    def is_external(self) -> bool:
+        """Whether another system posts it."""
+        return is_external(self.rule)
+
+    @property
+    def waits_since(self) -> datetime:
+        """From which `group_wait` counts. Alertmanager is told when an alert fired, not when its
+        condition began to hold: with `for`, that is much later.
+        """
+        return self.starts_at if self.is_external else self.raised_at
+
     @cached_property
     def fingerprint(self) -> str:
         """The hash of the labels, as Alertmanager computes it."""
@@ -76,6 +90,11 @@ class NotifiedAlert:
         """The order of alerts in Alertmanager's messages."""
         first = [self.labels.get(name, "") for name in _FIRST_SORTED]
         return (*first, len(self.labels), sorted(self.labels.items()))
+
+
+def is_external(rule: str) -> bool:
+    """Whether a rule stands for alerts that another system posts."""
+    return rule.startswith(_EXTERNAL)
 
 
 def make_member(rule: str, key: Mapping[str, Any]) -> str:

@@ -206,7 +206,7 @@ class Grouping:
         group.members[alert.member] = alert
         self._changed_groups[group.id] = group
         options = node.options
-        if not group.has_flushed and alert.starts_at + options.group_wait < now:
+        if not group.has_flushed and alert.waits_since + options.group_wait < now:
             self._schedule(group, now)
         elif options.resolved_wait is not None and all(
             member.is_resolved for member in group.members.values()

@@ -6,7 +6,13 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from moirae.config import parse_duration
-from moirae.notify.routing.alert import EndReason, NotifiedAlert, make_labels, make_member
+from moirae.notify.routing.alert import (
+    EndReason,
+    NotifiedAlert,
+    is_external,
+    make_labels,
+    make_member,
+)
 from sql.notifications import NotifiedAlertRow, NotifiedRuleRow
 
 HoldReason = Literal["late", "history"]
@@ -18,8 +24,6 @@ HISTORY_WAIT = timedelta(seconds=0.5)
 # What waits for unread input waits at least so long: the live process looks at its input at
 # intervals, and reports what has waited for some seconds.
 _CATCH_UP_TIME = timedelta(seconds=12)
-# Of alerts that other systems post: their `startsAt` is not known to be of a clock.
-_EXTERNAL = "external/"
 
 
 @dataclass(frozen=True)
@@ -94,16 +98,24 @@ def find_hold(
     """
     if fired_long_ago(row, notify_within):
         return Hold("late", None)
-    if waits.where is not None and row.history == "waiting":
+    if waits.where is not None and is_undecided(row, waits):
         return Hold("history", row.raised_at + waits.where)
     if waits.history > shortest_wait:
         return Hold("history", row.raised_at + waits.history)
     return None
 
 
+def is_undecided(row: NotifiedAlertRow, waits: RuleWaits) -> bool:
+    """Whether the condition of its rule has no result yet: the recalls that it reads are requested
+    after the alert is stored.
+    """
+    return waits.where is not None and row.history in (None, "waiting")
+
+
 def fired_long_ago(row: NotifiedAlertRow, notify_within: timedelta) -> bool:
     """Whether an alert had fired long ago when it was stored as firing."""
-    fired_at = row.raised_at if row.rule.startswith(_EXTERNAL) else row.fired_at
+    # The `startsAt` of a post is not known to be of a clock.
+    fired_at = row.raised_at if is_external(row.rule) else row.fired_at
     return fired_at is not None and row.raised_at - fired_at > notify_within
 
 
@@ -114,7 +126,7 @@ def is_hold_over(
     if hold.until is not None and now >= hold.until:
         return True
     if waits.where is not None:
-        return row.history is not None and row.history != "waiting"
+        return not is_undecided(row, waits)
     return answered >= waits.recalls
 
 

@@ -91,8 +91,9 @@ def test_alert_that_ends_while_history_is_awaited_is_told_and_ends_later(
     assert messages[1:] == [(301 + ended_after, ["A resolved"])]
 
 
-def test_alert_that_ends_before_its_condition_is_known_is_counted() -> None:
-    store = Store(replace(ROW, history="waiting"), RuleWaits(where=timedelta(seconds=30)))
+@pytest.mark.parametrize("history", [None, "waiting"])
+def test_alert_that_ends_before_its_condition_is_known_is_counted(history: str | None) -> None:
+    store = Store(replace(ROW, history=history), RuleWaits(where=timedelta(seconds=30)))
     assert follow(store, 0, 2, 400) == [(0.0, ["A unsent"])]
 
 
@@ -137,17 +138,19 @@ def test_alert_that_no_route_takes_inhibits_after_a_restart() -> None:
     assert grouping.muting.find_inhibitor({"x": "y"}) is not None
 
 
-@pytest.mark.parametrize("history", [None, "waiting"])
+@pytest.mark.parametrize(
+    ("where", "history"),
+    [(None, None), (timedelta(seconds=30), None), (timedelta(seconds=30), "waiting")],
+)
 def test_alert_inhibits_while_its_message_waits_unless_its_condition_is_unknown(
-    history: str | None,
+    where: timedelta | None, history: str | None
 ) -> None:
     grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, muting=Muting([RULE]))
-    where = timedelta(seconds=30) if history else None
     store = Store(replace(ROW, history=history), replace(WAITS, where=where))
     incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
     incoming.follow(at(0))
     assert incoming.has_held
-    assert (grouping.muting.find_inhibitor({"x": "y"}) is not None) is (history is None)
+    assert (grouping.muting.find_inhibitor({"x": "y"}) is not None) is (where is None)
     store.change(state="resolved", ends_at=at(1), updated_at=at(1))
     incoming.follow(at(1))
     incoming.flush_due(at(1))

@@ -32,6 +32,22 @@ def test_group_waits_then_tells_changes_at_its_interval_and_repeats() -> None:
     assert run(grouping, 40) == [(31.0, "ops", ["A firing", "B firing"])]
 
 
+def test_group_waits_for_others_of_a_rule_whose_condition_has_held_long_before() -> None:
+    grouping = make_grouping(ROUTE)
+    for name, seconds in (("A", 0.0), ("B", 0.5)):
+        fired = replace(make_alert(name, seconds, host="a"), starts_at=at(-600))
+        grouping.put(fired, at(seconds))
+    assert run(grouping, 2) == [(1.0, "ops", ["A firing", "B firing"])]
+
+
+def test_group_with_a_posted_alert_that_began_long_before_is_told_at_once() -> None:
+    """As in Alertmanager, which may have been restarted since."""
+    grouping = make_grouping(ROUTE)
+    posted = replace(make_alert("A", host="a"), starts_at=at(-600), rule="external/A")
+    grouping.put(posted, at(0))
+    assert run(grouping, 2) == [(0.0, "ops", ["A firing"])]
+
+
 def test_end_is_told_at_the_next_interval_and_the_alert_forgotten() -> None:
     grouping = make_grouping(ROUTE)
     grouping.put(make_alert("A", host="a"), START)

@@ -50,6 +50,7 @@ ROW = NotifiedAlertRow(
         (replace(ROW, raised_at=START + 2 * HOUR), RuleWaits(), Hold("late", None)),
         (replace(ROW, rule="external/A", raised_at=START + 2 * HOUR), RuleWaits(), None),
         (replace(ROW, history="waiting"), RuleWaits(where=WAIT), Hold("history", START + WAIT)),
+        (ROW, RuleWaits(where=WAIT), Hold("history", START + WAIT)),
         (replace(ROW, history="kept"), RuleWaits(where=WAIT), None),
         (ROW, RuleWaits(history=WAIT, recalls=1), Hold("history", START + WAIT)),
     ],
@@ -66,13 +67,15 @@ def test_answers_may_come_during_group_wait() -> None:
     ("history", "answered", "now", "is_over"),
     [
         ("waiting", 0, at(1), False),
+        (None, 0, at(1), False),
+        (None, 0, at(31), True),
         ("waiting", 0, at(31), True),
         ("kept", 0, at(1), True),
         ("no_history", 0, at(1), True),
     ],
 )
 def test_wait_for_a_condition_ends_with_its_result_or_time(
-    history: str, answered: int, now: datetime, is_over: bool
+    history: str | None, answered: int, now: datetime, is_over: bool
 ) -> None:
     row = replace(ROW, history=history)
     hold = Hold("history", at(30))
