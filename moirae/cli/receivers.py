@@ -17,7 +17,7 @@ from moirae.cli.options import (
     to_seconds,
 )
 from moirae.cli.pages import make_query
-from moirae.cli.remote import open_services
+from moirae.cli.remote import open_services, uses_server
 from moirae.errors import DeliveryFailed
 
 app = typer.Typer(
@@ -81,8 +81,8 @@ def send_test_message(
     from moirae.runtime import is_database_running
     from moirae.services.operations import notifications
 
-    settings = load_settings_from_environment(workspace)
-    if not is_database_running(settings):
+    settings = None if uses_server() else load_settings_from_environment(workspace)
+    if settings is not None and not is_database_running(settings):
         send_test(settings, receiver)
     else:
         with open_services(workspace) as services:
@@ -98,17 +98,16 @@ def preview_message(
         str, typer.Argument(metavar="ALERT", help="Alert, or a unique prefix of its ID.")
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Show the message about the end of the alert.")
+    ] = False,
 ) -> None:
-    """Show the message that a receiver would get about an alert. Nothing is sent."""
-    from moirae import notify
-    from moirae.config import load_settings_from_environment
-    from moirae.runtime import connect_database
-    from moirae.services.operations.silences import find_alert
+    """Show the message that a receiver would get about an alert that fires. Nothing is sent."""
+    from moirae.services.operations.notifications import PreviewQuery, preview_receiver
 
-    settings = load_settings_from_environment(workspace)
-    with connect_database(settings, "preview") as connection:
-        row = find_alert(connection, alert)
-        print(notify.preview_message(settings, connection, receiver, row.id))
+    query = make_query(PreviewQuery, alert=alert, resolved=resolved)
+    with open_services(workspace) as services:
+        print(preview_receiver(services, receiver, query).message)
 
 
 def revoke_links(

@@ -1,6 +1,7 @@
 """Test messages to receivers, and previews of real ones."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -71,14 +72,26 @@ def send_test(settings: Settings, name: str) -> None:
 
 
 def preview_message(
-    settings: Settings, connection: sql.Connection, name: str, alert_id: UUID
+    settings: Settings,
+    connection: sql.Connection,
+    name: str,
+    alert_id: UUID,
+    is_resolved: bool = False,
 ) -> str:
-    """The message that a receiver would get about a stored alert, as text. Raises `UsageError`."""
+    """The message that a receiver would get about a stored alert that fires, as text.
+
+    `is_resolved`: the one about its end. Raises `UsageError`.
+    """
     receiver = find_receiver(settings, name)
     rows = NotifyStateGateway(connection).list_alerts([alert_id])
     if not rows:
         raise UsageError(f"no alert {alert_id}")
-    alert = describe_row(rows[0], datetime.now(UTC))
+    now = datetime.now(UTC)
+    alert = describe_row(rows[0], now)
+    if not is_resolved:
+        alert = replace(alert, ends_at=None, end_reason=None)
+    elif alert.ends_at is None:
+        alert = replace(alert, ends_at=now, end_reason="ended")
     content = _make_content(settings, name, alert, "first", find_history(connection, [alert]))
     return render_preview(receiver, content)
 

@@ -307,8 +307,12 @@ def test_receiver_is_tested_and_its_state_and_messages_are_listed(
         number = alerts.fire("Disk")
         wait_for(receiver, 2)
         time.sleep(0.3)
+    alerts.resolve("Disk")
     preview = run_command(public_folder, "receivers", "preview", "ops", str(number)[:8])
-    assert json.loads(preview.stdout)["alerts"][0]["labels"] == {"alertname": "Disk"}
+    (shown,) = json.loads(preview.stdout)["alerts"]
+    assert (shown["labels"], shown["status"]) == ({"alertname": "Disk"}, "firing")
+    end = run_command(public_folder, "receivers", "preview", "ops", str(number)[:8], "--resolved")
+    assert json.loads(end.stdout)["status"] == "resolved"
     listed = run_command(public_folder, "receivers", "messages", "-o", "json")
     (stored,) = json.loads(listed.stdout)
     assert (stored["state"], stored["cause"], stored["alert_count"]) == ("delivered", "first", 1)
@@ -318,8 +322,8 @@ def test_receiver_is_tested_and_its_state_and_messages_are_listed(
     failed = run_command(public_folder, "receivers", "test", "ops")
     assert failed.exit_code == 1
     assert "answered 500" in str(failed.exception)
-    shown = run_command(public_folder, "receivers", "list").stdout
-    assert "test message not taken" in shown and "answered 500" in shown
+    states_shown = run_command(public_folder, "receivers", "list").stdout
+    assert "test message not taken" in states_shown and "answered 500" in states_shown
     receiver.answer = lambda _: (200, {}, b"")
     assert run_command(public_folder, "receivers", "test", "ops").exit_code == 0
     assert "not taken" not in run_command(public_folder, "receivers", "list").stdout

@@ -44,12 +44,14 @@ LOCAL_COMMANDS = """
     moirae init, moirae up, moirae demo, moirae doctor, moirae run live, moirae run recall,
     moirae run server, moirae run backup, moirae similarity run, moirae mcp, moirae backup create,
     moirae backup list, moirae backup new-key, moirae restore, moirae run notify,
-    moirae receivers test, moirae receivers preview, moirae routes import,
+    moirae routes import,
     moirae streams infer, moirae streams test,
     moirae rules import-sigma, moirae rules test, moirae rules backtest,
     moirae rules tune, moirae rules why,
     moirae setup, moirae upgrade, moirae import prometheus
 """
+# Nothing listens there.
+_RECEIVERS = 'receivers: {ops: {webhook: "http://127.0.0.1:9/"}}\n'
 # Read only, in all formats.
 READING: list[list[str]] = [
     ["rules", "report"],
@@ -117,6 +119,8 @@ PRINTING: list[list[str]] = [
         for form in ("csv", "jsonl")
     ),
     ["export", "similar", "--recall", "none"],
+    ["receivers", "preview", "none", ALERT],
+    ["receivers", "preview", "ops", ALERT],
 ]
 # Changes that can be made twice with equal output.
 CHANGING: list[list[str]] = [
@@ -150,6 +154,8 @@ CHANGING: list[list[str]] = [
     ["silence", "add", "host=", "--comment", "x"],
     ["silence", "expire", "ffff"],
     ["receivers", "revoke-links", "--receiver", "none"],
+    ["receivers", "test", "none"],
+    ["receivers", "test", "ops"],
     ["streams", "acknowledge", "cpu"],
     ["streams", "acknowledge", "none"],
     ["ingest", "none", "-"],
@@ -168,7 +174,7 @@ QUERIES: list[list[str]] = [
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve_here(WORKSPACE, RULES) as running:
+    with serve_here(WORKSPACE + _RECEIVERS, RULES) as running:
         fill(running.connection)
         put_task(running.connection, COUNT)  # of an event that was deleted
         yield running

@@ -15,6 +15,7 @@ from moirae.notify import (
     format_labels,
     list_present_alerts,
     make_policy,
+    preview_message,
     read_declared,
     send_test,
 )
@@ -55,6 +56,13 @@ class DeliveryQuery(Arguments):
     alert: list[UUID] = Field(max_length=1_000, description="Alerts.")
 
 
+class PreviewQuery(Arguments):
+    """Which message to preview."""
+
+    alert: str = Field(max_length=100, description="Alert, or a unique prefix of its ID.")
+    resolved: bool = Field(False, description="The message about its end.")
+
+
 class LabelsBody(Arguments):
     """Labels of an alert."""
 
@@ -89,6 +97,13 @@ class ReceiverTest:
 
     receiver: str
     error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessagePreview:
+    """A message as text: JSON, or a mail."""
+
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +237,18 @@ def test_receiver(workspace: "LocalWorkspace", receiver: Name) -> ReceiverTest:
         test = ReceiverTest(receiver=receiver, error=str(error))
     NotificationGateway(workspace.connection).put_test(receiver, test.error)
     return test
+
+
+@operation("GET", "/receivers/{receiver}/preview", role="operator")
+def preview_receiver(
+    workspace: "LocalWorkspace", receiver: Name, query: PreviewQuery
+) -> MessagePreview:
+    """Show the message that a receiver would get about an alert. Nothing is sent."""
+    settings = read_declared(workspace.settings)
+    connection = workspace.connection
+    alert_id = find_alert(connection, query.alert).id
+    message = preview_message(settings, connection, receiver, alert_id, query.resolved)
+    return MessagePreview(message=message)
 
 
 @operation("POST", "/action-links/revoke", role="operator")
