@@ -1,21 +1,32 @@
 """Annotation templates: a subset of Jinja.
 
 A template must not run code or exhaust the process: there are no calls and no assignments, only
-the filters listed here are allowed, `*` and `%` take numbers only, and the output is truncated.
+the filters listed here are allowed, `*` and `%` take numbers only, the output and what `join` makes
+is truncated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
+from jinja2 import (
+    Environment,
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+    nodes,
+    pass_environment,
+)
+from jinja2.filters import make_attrgetter
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from moirae.errors import TemplateFault
 
 MAX_OUTPUT = 65_536  # characters
+_MAX_NODES = 2_000  # of the syntax tree: each may copy the texts within it
 
 _FILTERS = (
     "abs capitalize count d default first float int join last length lower map max min reject "
@@ -59,7 +70,11 @@ def find_variables(text: str) -> frozenset[str]:
         raise TemplateFault(error.message or "invalid template", error.lineno) from error
     except (RecursionError, ValueError) as error:  # thousands of brackets or digits
         raise TemplateFault("template nested too deep or number too long") from error
-    _check_node(tree, in_loop=False)
+    try:
+        if _check_node(tree, in_loop=False) > _MAX_NODES:
+            raise TemplateFault(f"more than {_MAX_NODES:,} values and operators in a template")
+    except RecursionError as error:
+        raise TemplateFault("template nested too deep") from error
     names = list(tree.find_all(nodes.Name))
     variables = frozenset(name.name for name in names if name.ctx == "load")
     loop_variables = {name.name for name in names if name.ctx == "store"}
@@ -113,7 +128,8 @@ def _compile_template(text: str) -> Template:
     return _ENVIRONMENT.from_string(text)
 
 
-def _check_node(node: nodes.Node, in_loop: bool) -> None:
+def _check_node(node: nodes.Node, in_loop: bool) -> int:
+    """The number of nodes. Raises `TemplateFault` for what templates may not do."""
     if not isinstance(node, _NODES) or isinstance(node, nodes.Pow):
         raise TemplateFault(f"{_describe_node(node)} not allowed in a template", node.lineno)
     if isinstance(node, nodes.Filter) and node.name not in _ENVIRONMENT.filters:
@@ -121,8 +137,8 @@ def _check_node(node: nodes.Node, in_loop: bool) -> None:
     is_loop = isinstance(node, nodes.For)
     if is_loop and in_loop:  # the cost of nested loops multiplies
         raise TemplateFault("nested loops are not allowed in a template", node.lineno)
-    for child in node.iter_child_nodes():
-        _check_node(child, in_loop or is_loop)
+    children = node.iter_child_nodes()
+    return 1 + sum(_check_node(child, in_loop or is_loop) for child in children)
 
 
 def _describe_node(node: nodes.Node) -> str:
@@ -133,6 +149,27 @@ def _describe_node(node: nodes.Node) -> str:
 def _round_limited(value: float, precision: int = 0) -> float:
     """Jinja's `round` with the precision limited: its own accepts billions of digits."""
     return round(value, max(-15, min(15, precision)))
+
+
+@pass_environment
+def _join_truncated(
+    environment: Environment,
+    values: Iterable[Any],
+    d: str = "",
+    attribute: str | int | None = None,
+) -> str:
+    """Jinja's `join`, truncated as all output is: joins within joins grow by powers."""
+    if attribute is not None:
+        values = map(make_attrgetter(environment, attribute), values)
+    separator = str(d)
+    parts: list[str] = []
+    length = 0
+    for value in values:
+        parts.append(str(value))
+        length += len(parts[-1]) + len(separator)
+        if length > MAX_OUTPUT + len(separator):
+            break
+    return separator.join(parts)[:MAX_OUTPUT]
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -156,7 +193,7 @@ def _create_environment() -> _Environment:
     environment = _Environment(undefined=StrictUndefined, cache_size=0)
     environment.globals.clear()
     filters = {name: environment.filters[name] for name in _FILTERS}
-    environment.filters = {**filters, "round": _round_limited}
+    environment.filters = {**filters, "round": _round_limited, "join": _join_truncated}
     return environment
 
 

@@ -85,6 +85,23 @@ def test_fault_has_its_line() -> None:
     assert caught.value.line == 2
 
 
+def test_values_are_joined_by_name() -> None:
+    rows = [{"a": 1}, {"a": 2}]
+    assert render("{{ rows | join(', ', attribute='a') }}", {"rows": rows}) == "1, 2"
+    assert render("{{ rows | map(attribute='a') | join }}", {"rows": rows}) == "12"
+
+
+def test_joins_within_joins_are_truncated() -> None:
+    template = "{{ x | join(x | join(x | join(x | join(x)))) | length }}"
+    assert render(template, {"x": "x" * 10_000}) == str(MAX_OUTPUT)
+
+
+@pytest.mark.parametrize("operator", ["*", "~", "+"])
+def test_template_of_thousands_of_operands_is_rejected(operator: str) -> None:
+    with pytest.raises(TemplateFault, match=r"nested too deep|more than 2,000"):
+        render("{{ " + operator.join(["1"] * 20_000) + " }}", {})
+
+
 def test_long_output_is_truncated() -> None:
     template = "{% for row in rows %}" + "x" * 1000 + "{% endfor %}"
     assert len(render(template, {"rows": range(10**9)})) == MAX_OUTPUT
