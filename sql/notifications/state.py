@@ -129,6 +129,7 @@ class FixRow:
 
     eid: UUID
     alert: UUID
+    summary: str | None
     starts_at: datetime
     ends_at: datetime | None
     resolution: str | None

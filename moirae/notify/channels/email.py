@@ -22,7 +22,7 @@ from moirae.notify.channels.rendering import (
 from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
 
 _STYLE = "font-family:sans-serif;font-size:14px;color:#222;overflow-wrap:anywhere"
-_HEADING_STYLE = "border-top:1px solid #ddd;padding-top:8px"
+_HEADING_STYLE = "border-top:1px solid #ddd;padding-top:8px;white-space:pre-line"
 _TEXT_STYLE = "white-space:pre-line"  # line breaks of annotations
 # Mail programs give tables a font of their own.
 _TABLE_STYLE = "font-size:14px;word-break:break-word"
@@ -70,9 +70,9 @@ def format_alert(alert: Mapping[str, Any]) -> str:
         for action in alert["actions"]
     )
     return (
-        f'<h3 style="{_HEADING_STYLE};color:{color}">{alert["heading"]}</h3>{texts}{history}'
+        f'<h3 style="{_HEADING_STYLE};color:{color}">{alert["lead"]}</h3>{texts}{history}'
         f'<table style="{_TABLE_STYLE}">{labels}</table>'
-        f'<p>{alert["period"]} · <a href="{escape_html(alert["link"])}">open</a>{actions}</p>'
+        f'<p>{alert["period"]} · <a href="{escape_html(alert["link"])}">Open the alert</a>{actions}</p>'
     )
 
 

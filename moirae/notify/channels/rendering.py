@@ -59,7 +59,8 @@ def to_line(text: str, limit: int = _MAX_TITLE) -> str:
 def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[str, Any]:
     """What templates of titles and texts may use. Alerts that fire come first."""
     ordered = sorted(content["alerts"], key=_find_order)
-    alerts = [_describe_alert(alert, escape) for alert in ordered]
+    is_alone = len(ordered) == 1
+    alerts = [_describe_alert(alert, escape, is_alone) for alert in ordered]
     labels = find_common([alert["labels"] for alert in content["alerts"]])
     common = _escape_texts(labels, escape)
     firing = sum(alert["status"] == "firing" for alert in content["alerts"])
@@ -97,9 +98,15 @@ def _find_order(alert: Mapping[str, Any]) -> tuple[bool, bool]:
     return "summary" not in alert["moirae"], alert["status"] != "firing"
 
 
-def _describe_alert(alert: Mapping[str, Any], escape: Escape) -> dict[str, Any]:
+def _describe_alert(alert: Mapping[str, Any], escape: Escape, is_alone: bool) -> dict[str, Any]:
+    heading = _make_heading(alert)
+    lead = heading
+    # The title names state and alert.
+    if is_alone and "reason" not in alert["moirae"]:
+        lead = alert["annotations"].get("summary", "")[:_MAX_VALUE] or heading
     return {
-        "heading": escape(_make_heading(alert)),
+        "heading": escape(heading),
+        "lead": escape(lead),
         "period": _format_period(alert),
         "status": alert["status"],
         "labels": _escape_texts(alert["labels"], escape),
@@ -153,27 +160,44 @@ def _escape_all(value: Any, escape: Escape) -> Any:
 
 def describe_history(moirae: Mapping[str, Any]) -> list[str]:
     """What history says of an alert, in lines."""
-    lines = []
-    for recall, norm in moirae.get("norm", {}).items():
-        figures = "; ".join(_describe_row(row) for row in norm["rows"]) or "no rows"
-        line = f"{recall}: {figures}"
-        if "deviations" in norm:
-            verdict = "normal" if norm["normal"] else "not normal"
-            line += f" ({verdict}: {norm['deviations']:+g} standard deviations)"
-        lines.append(line)
-    lines += [*format_forecast(moirae), *format_match(moirae.get("match"))]
-    for number, hit in enumerate(moirae.get("similar", ()), 1):
-        line = f"similar {number}: {_format_time(hit['at'])}"
-        if hit.get("resolution"):
-            line += f", fixed by: {hit['resolution']}"
-            if hit.get("tag"):
-                line += f" [{hit['tag']}]"
-        reasons = " ".join(hit.get("reasons", ()))
-        lines.append(f"{line} · {reasons}" if reasons else line)
+    lines = [_describe_norm(recall, norm) for recall, norm in moirae.get("norm", {}).items()]
+    lines += format_forecast(moirae)
+    similar = enumerate(moirae.get("similar", ()), 1)
+    lines += [_describe_similar(number, hit) for number, hit in similar]
+    lines += format_match(moirae.get("match"))
     incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
     if incomplete:
         lines.append(f"history still being read: {', '.join(incomplete)}")
     return lines
+
+
+def _describe_norm(recall: str, norm: Mapping[str, Any]) -> str:
+    """The rows of a recall; first whether a value is normal, if that is known."""
+    rows = norm["rows"]
+    if "deviations" not in norm:
+        return f"{recall}: {'; '.join(map(_describe_row, rows)) or 'no rows'}"
+    ((name, value),) = norm["value"].items()
+    figures = {column.lower(): cell for column, cell in rows[0].items()}
+    mean = figures.pop("mean")
+    verdict = "normal" if norm["normal"] else "not normal"
+    side = "above" if norm["deviations"] >= 0 else "below"
+    return (
+        f"{verdict}: {name} {_format_value(value)} is {abs(norm['deviations']):g} standard "
+        f"deviations {side} the mean {_format_value(mean)} ({recall}: {_describe_row(figures)})"
+    )
+
+
+def _describe_similar(number: int, hit: Mapping[str, Any]) -> str:
+    """A past alert, and what fixed it."""
+    line = f"similar {number}: {_format_time(hit['at'])}"
+    if hit.get("summary"):
+        line += f" {to_line(hit['summary'])}"
+    if hit.get("resolution"):
+        line += f", fixed by: {to_line(hit['resolution'], _MAX_VALUE)}"
+        if hit.get("tag"):
+            line += f" [{hit['tag']}]"
+    reasons = " ".join(hit.get("reasons", ()))
+    return f"{line} · {reasons}" if reasons else line
 
 
 def _describe_row(row: Mapping[str, Any]) -> str:
@@ -217,18 +241,18 @@ def _render(template: str, fallback: str, variables: Mapping[str, Any]) -> str:
 
 
 def list_texts(alert: Mapping[str, Any]) -> list[str]:
-    """The annotations of an alert but the runbook, and but what its heading says."""
+    """The annotations of an alert but the runbook, and but its first line."""
     return [
         text
         for name, text in alert["annotations"].items()
-        if name != "runbook_url" and text != alert["heading"]
+        if name != "runbook_url" and text != alert["lead"]
     ]
 
 
 def format_plain(alert: Mapping[str, Any]) -> str:
     """An alert in lines of plain text."""
     labels = ", ".join(f"{name}={value}" for name, value in sorted(alert["labels"].items()))
-    lines = [alert["heading"], *list_texts(alert)]
+    lines = [alert["lead"], *list_texts(alert)]
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     lines += [labels, alert["period"], *alert["history"], alert["link"]]

@@ -12,6 +12,7 @@ from moirae.notify.channels.rendering import (
     list_texts,
     render_body,
     render_title,
+    to_line,
 )
 from moirae.notify.delivery import Answer
 from moirae.notify.inbound import ACKNOWLEDGE_ACTION, make_group_token
@@ -48,7 +49,16 @@ def render_slack(receiver: Receiver, content: Mapping[str, Any]) -> dict[str, An
         }
         elements = [button, *_make_buttons(receiver, content)]
         blocks.append({"type": "actions", "elements": elements})
-    return {"text": escape_slack(title)[:_MAX_TEXT], "blocks": blocks[:_MAX_BLOCKS]}
+    return {"text": _make_notice(title, content), "blocks": blocks[:_MAX_BLOCKS]}
+
+
+def _make_notice(title: str, content: Mapping[str, Any]) -> str:
+    """What devices show of a message: its title, and what the only alert is about."""
+    notice = title
+    if len(content["alerts"]) == 1:
+        summary = to_line(content["alerts"][0]["annotations"].get("summary", ""))
+        notice = f"{title}: {summary}" if summary and summary not in title else title
+    return escape_slack(notice)[:_MAX_TEXT]
 
 
 def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -69,7 +79,7 @@ def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[s
 
 def format_alert(alert: Mapping[str, Any]) -> str:
     """An alert in Slack's mrkdwn; its values are escaped."""
-    lines = [f"*{alert['heading']}*", *list_texts(alert)]
+    lines = [f"*{to_line(alert['lead'], _MAX_SECTION)}*", *list_texts(alert)]
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     names = sorted(name for name in alert["labels"] if name != "alertname")

@@ -95,6 +95,8 @@ def _describe_hit(hit: Mapping[str, Any], fixes: Mapping[UUID, FixRow]) -> dict[
     fix = fixes.get(UUID(hit["past_eid"]))
     if fix is not None:
         described["alert"] = str(fix.alert)
+        if fix.summary:
+            described["summary"] = fix.summary[:_MAX_TEXT]
         if fix.ends_at is not None:
             described["lasted_seconds"] = (fix.ends_at - fix.starts_at).total_seconds()
         if fix.resolution is not None:

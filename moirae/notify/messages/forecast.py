@@ -36,12 +36,9 @@ def describe_forecast(forecast: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_match(match: Mapping[str, Any] | None) -> list[str]:
-    """Lines of a message about a `MatchEstimate`; none without one."""
-    if match is None:
+    """Lines of a message about a `MatchEstimate`; none without one, or if it says nothing yet."""
+    if match is None or match["withheld"]:
         return []
-    if match["withheld"]:
-        episodes = match["episodes"]
-        return [f"match with a past alert: too few to say ({episodes} resolved episodes)"]
     nothing = _format_share(match["nothing_comparable"], match["nothing_comparable_interval"])
     lines = [f"nothing comparable: {nothing}"]
     if match["probability"] is not None:

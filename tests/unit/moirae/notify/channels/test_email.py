@@ -149,7 +149,7 @@ def test_values_cannot_add_headers_or_markup() -> None:
 
 
 def test_mail_keeps_line_breaks_and_links_the_runbook() -> None:
-    annotations = {"summary": "one\ntwo <b>", "runbook_url": 'https://wiki/"x'}
+    annotations = {"description": "one\ntwo <b>", "runbook_url": 'https://wiki/"x'}
     alert = make_message_content(annotations=annotations)
     receiver = make_receiver(email={"to": ["a@b.c"], "from": "m@b.c", "smarthost": "h:25"})
     delivery = Delivery(

@@ -28,11 +28,32 @@ def test_title_names_state_alert_and_where() -> None:
 
 def test_text_has_what_history_says() -> None:
     assert describe_history(HISTORY) == [
-        "norm: mean 40.12, sd 3 (not normal: +17 standard deviations)",
+        "not normal: cpu 91 is 17 standard deviations above the mean 40.12 (norm: sd 3)",
         "probable resolution: restart (80%)",
         "similar 1: 2026-01-01 00:00:00Z, fixed by: restart [r]",
         "history still being read: norm",
     ]
+
+
+def test_text_of_one_alert_begins_with_its_summary() -> None:
+    """The title names its state."""
+    content = make_message_content()
+    lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
+    assert lines[:2] == ["disk full", "alertname=Disk, host=a, severity=page"]
+    content["alerts"][0]["moirae"]["reason"] = "withdrawn"
+    lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
+    assert lines[:2] == ["firing: Disk (withdrawn)", "disk full"]
+
+
+def test_recall_without_a_mean_is_shown_as_it_is() -> None:
+    norm = {"rows": [{"n": 3}, {"n": 4}]}
+    assert describe_history({"norm": {"peers": norm}}) == ["peers: n 3; n 4"]
+
+
+def test_similar_alert_comes_with_its_summary_in_one_line() -> None:
+    hit = {"at": "2026-01-01T00:00:00Z", "summary": "a\nb", "resolution": "c\nd"}
+    line = "similar 1: 2026-01-01 00:00:00Z a b, fixed by: c d"
+    assert describe_history({"similar": [hit]}) == [line]
 
 
 def test_reasons_of_similar_alerts_are_in_their_line_and_escaped() -> None:
@@ -52,6 +73,7 @@ def test_alerts_that_fire_come_before_those_that_ended() -> None:
     content["alerts"] = [{**firing, **times, "status": "resolved", "moirae": moirae}, firing]
     lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
     assert lines[0] == "firing: Disk"
+    assert "disk full" in lines
     assert "resolved: Disk (its data vanished)" in lines
     assert "from 2026-01-01 00:00:00Z to 2026-01-01 00:05:00Z" in lines
 

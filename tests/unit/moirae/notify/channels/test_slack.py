@@ -53,6 +53,15 @@ def test_blocks_are_within_the_limits(summary: str) -> None:
     assert "<@" not in text
 
 
+def test_devices_show_what_the_alert_is_about() -> None:
+    content = make_message_content(annotations={"summary": "disk full <a>"})
+    message = render_slack(make_receiver(**HOOK), content)
+    assert message["text"] == "[FIRING:1] Disk a: disk full &lt;a&gt;"
+    assert message["blocks"][1]["text"]["text"].startswith("*disk full &lt;a&gt;*\n`host=a`")
+    content["alerts"] *= 2
+    assert render_slack(make_receiver(**HOOK), content)["text"] == "[FIRING:2] Disk a"
+
+
 def test_text_is_cut_at_lines_and_not_inside_of_an_escape() -> None:
     assert split_text("aaa\nbbb\nccc", 8) == ["aaa\nbbb", "ccc"]
     assert split_text("aaaa&lt;bbbb", 6) == ["aaaa", "&lt;bb", "bb"]

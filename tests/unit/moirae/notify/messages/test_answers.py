@@ -55,6 +55,7 @@ def test_similar_alerts_come_with_what_fixed_them() -> None:
     fix = FixRow(
         eid=PAST,
         alert=UUID(int=6),
+        summary="b: disk full",
         starts_at=datetime(2026, 1, 1, tzinfo=UTC),
         ends_at=datetime(2026, 1, 1, 0, 5, tzinfo=UTC),
         resolution="restarted it",
@@ -79,6 +80,7 @@ def test_similar_alerts_come_with_what_fixed_them() -> None:
                 "Different: host is a now and was b then.",
             ],
             "alert": str(UUID(int=6)),
+            "summary": "b: disk full",
             "lasted_seconds": 300.0,
             "resolution": "restarted it",
             "tag": "restart",
