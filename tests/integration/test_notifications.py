@@ -20,7 +20,7 @@ from moirae.inspect.notifications import (
     find_notification_problems,
 )
 from moirae.notify.messages import refined
-from moirae.notify.process import failing_receivers, run
+from moirae.notify.process import failing_receivers, loop, run
 from moirae.notify.process.store import NotifyStore
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
@@ -295,6 +295,24 @@ def test_silence_holds_back_alerts_until_it_expires(
         wait_for(receiver, 2)
     assert receiver.alert_names() == [["Net firing"], ["Disk firing"]]
     assert "expired" in run_command(public_folder, "silence", "query", "--expired").stdout
+
+
+def test_silence_holds_back_what_is_sent_just_after_it(
+    public_folder: Path, alerts: Alerts, receiver: FakeReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_SILENCE_INTERVAL", 3600.0)
+    settings = load_workspace(
+        public_folder, make_workspace(receiver).replace("group_wait: 0s", "group_wait: 1s")
+    )
+    with notifying(settings):
+        alerts.fire("Net", {"host": "b"})
+        wait_for(receiver, 1)
+        alerts.fire("Disk", {"host": "a"})
+        added = run_command(public_folder, "silence", "add", "host=a", "--comment", "known")
+        assert added.exit_code == 0
+        alerts.fire("Fan", {"host": "b"})
+        wait_for(receiver, 2)
+    assert receiver.alert_names() == [["Net firing"], ["Fan firing"]]
 
 
 def test_receiver_is_tested_and_its_state_and_messages_are_listed(

@@ -15,7 +15,6 @@ from moirae.config.receivers import EmailTarget
 from moirae.errors import DeliveryFailed, first_line
 from moirae.notify.channels.rendering import (
     escape_html,
-    list_texts,
     render_body,
     render_title,
 )
@@ -56,7 +55,7 @@ def format_alert(alert: Mapping[str, Any]) -> str:
         for name, value in sorted(alert["labels"].items())
         if name != "alertname"
     )
-    texts = "".join(f'<p style="{_TEXT_STYLE}">{text}</p>' for text in list_texts(alert))
+    texts = "".join(f'<p style="{_TEXT_STYLE}">{text}</p>' for text in alert["texts"])
     runbook = alert["annotations"].get("runbook_url", "")
     if runbook.startswith(("http://", "https://")):
         runbook = f'<a href="{runbook}">{runbook}</a>'

@@ -59,21 +59,21 @@ def to_line(text: str, limit: int = _MAX_TITLE) -> str:
 def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[str, Any]:
     """What templates of titles and texts may use. Alerts that fire come first."""
     ordered = sorted(content["alerts"], key=_find_order)
-    is_alone = len(ordered) == 1
-    alerts = [_describe_alert(alert, escape, is_alone) for alert in ordered]
-    labels = find_common([alert["labels"] for alert in content["alerts"]])
+    labels = find_common([alert["labels"] for alert in ordered])
+    alerts = [_describe_alert(alert, escape, content, labels) for alert in ordered]
     common = _escape_texts(labels, escape)
-    firing = sum(alert["status"] == "firing" for alert in content["alerts"])
+    firing = [alert["labels"] for alert in ordered if alert["status"] == "firing"]
     name = common.get("alertname") or ", ".join(
         sorted({alert["labels"].get("alertname", "") for alert in alerts})[:3]
     )
-    where = " ".join(common[label] for label in sorted(common) if label not in _HIDDEN_LABELS)
+    place = _escape_texts(find_common(firing) or labels, escape)
+    where = " ".join(place[label] for label in sorted(place) if label not in _HIDDEN_LABELS)
     variables = {
         "status": content["status"],
         "receiver": content["receiver"],
         "cause": content["cause"],
-        "firing": firing,
-        "resolved": len(alerts) - firing,
+        "firing": len(firing),
+        "resolved": len(alerts) - len(firing),
         "name": name,
         "where": where,
         "labels": common,
@@ -82,31 +82,56 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
         "more": max(0, len(alerts) - _MAX_ALERTS),
         "late": any(alert["moirae"].get("late") for alert in content["alerts"]),
         "restored": any(alert["moirae"].get("restored") for alert in content["alerts"]),
-        "link": content["alerts"][0]["moirae"]["link"]
-        if len(alerts) == 1
-        else content["externalURL"],
+        "link": find_link(content),
     }
-    if alerts and "summary" in ordered[0]["moirae"]:
+    if alerts and _counts_others(ordered[0]):
         counts = ordered[0]["moirae"]["summary"]
         variables |= {"firing": counts["firing"], "resolved": counts["resolved"], "late": False}
-        variables |= {"name": alerts[0]["heading"], "where": "", "link": alerts[0]["link"]}
+        variables |= {"name": alerts[0]["heading"], "where": ""}
     return variables
+
+
+def find_link(content: Mapping[str, Any]) -> str:
+    """The page of the only alert, or of the list of those that a summary counts; else of all."""
+    first: Mapping[str, Any] = content["alerts"][0]
+    if len(content["alerts"]) == 1 or _counts_others(first):
+        return str(first["moirae"]["link"])
+    return str(content["externalURL"])
+
+
+def _counts_others(alert: Mapping[str, Any]) -> bool:
+    """Whether it stands for alerts that are not sent one by one."""
+    return "summary" in alert["moirae"]
 
 
 def _find_order(alert: Mapping[str, Any]) -> tuple[bool, bool]:
     """What counts others first, then alerts that fire."""
-    return "summary" not in alert["moirae"], alert["status"] != "firing"
+    return not _counts_others(alert), alert["status"] != "firing"
 
 
-def _describe_alert(alert: Mapping[str, Any], escape: Escape, is_alone: bool) -> dict[str, Any]:
-    heading = _make_heading(alert)
-    lead = heading
-    # The title names state and alert.
-    if is_alone and "reason" not in alert["moirae"]:
-        lead = alert["annotations"].get("summary", "")[:_MAX_VALUE] or heading
+def _describe_alert(
+    alert: Mapping[str, Any],
+    escape: Escape,
+    content: Mapping[str, Any],
+    common: Mapping[str, str],
+) -> dict[str, Any]:
+    """`common`: the labels of all alerts of the message."""
+    heading = lead = _make_heading(alert)
+    annotations = dict(alert["annotations"])
+    annotations.pop("runbook_url", None)
+    if "alertname" in common and annotations.get("summary") and not _counts_others(alert):
+        summary = annotations.pop("summary")[:_MAX_VALUE]
+        # The title names the alert, and the state of the only one.
+        is_told = len(content["alerts"]) == 1 and "reason" not in alert["moirae"]
+        lead = summary if is_told else _make_line(alert, summary)
+    texts = [text[:_MAX_VALUE] for text in annotations.values() if text != heading]
+    # Of those that ended, history is told with their end, not beside alerts that fire.
+    is_past = alert["status"] != content["status"]
+    history = [] if is_past else describe_history(alert["moirae"])
     return {
         "heading": escape(heading),
         "lead": escape(lead),
+        "texts": list(map(escape, texts)),
         "period": _format_period(alert),
         "status": alert["status"],
         "labels": _escape_texts(alert["labels"], escape),
@@ -115,7 +140,7 @@ def _describe_alert(alert: Mapping[str, Any], escape: Escape, is_alone: bool) ->
         "ends_at": alert["endsAt"],
         "link": alert["moirae"]["link"],
         "reason": alert["moirae"].get("reason", ""),
-        "history": [escape(line) for line in describe_history(alert["moirae"])],
+        "history": list(map(escape, history)),
         # Addresses that were made here; nothing in them comes from values.
         "actions": alert["moirae"].get("actions", ()),
         "moirae": _escape_all(alert["moirae"], escape),
@@ -124,11 +149,15 @@ def _describe_alert(alert: Mapping[str, Any], escape: Escape, is_alone: bool) ->
 
 def _make_heading(alert: Mapping[str, Any]) -> str:
     """The first line about an alert; of one that counts others, how many."""
-    if "summary" in alert["moirae"]:
+    if _counts_others(alert):
         return str(alert["annotations"]["summary"])
-    name = alert["labels"].get("alertname", "")[:_MAX_VALUE]
+    return _make_line(alert, alert["labels"].get("alertname", "")[:_MAX_VALUE])
+
+
+def _make_line(alert: Mapping[str, Any], text: str) -> str:
+    """The state of an alert, a text about it, and the reason of its end."""
     reason = _REASONS.get(alert["moirae"].get("reason", ""))
-    return f"{alert['status']}: {name}" + (f" ({reason})" if reason else "")
+    return f"{alert['status']}: {text}" + (f" ({reason})" if reason else "")
 
 
 def _format_period(alert: Mapping[str, Any]) -> str:
@@ -226,7 +255,7 @@ def render_body(
         return _render(receiver.body, "", variables)
     texts = [(format_alert or format_plain)(alert) for alert in variables["alerts"]]
     if variables["more"]:
-        texts.append(f"and {variables['more']} more")
+        texts.append(f"and {variables['more']} more: {escape(content['externalURL'])}")
     return "\n\n".join(texts)
 
 
@@ -240,19 +269,10 @@ def _render(template: str, fallback: str, variables: Mapping[str, Any]) -> str:
         return f"{text or names} (template failed: {fault})"
 
 
-def list_texts(alert: Mapping[str, Any]) -> list[str]:
-    """The annotations of an alert but the runbook, and but its first line."""
-    return [
-        text
-        for name, text in alert["annotations"].items()
-        if name != "runbook_url" and text != alert["lead"]
-    ]
-
-
 def format_plain(alert: Mapping[str, Any]) -> str:
     """An alert in lines of plain text."""
     labels = ", ".join(f"{name}={value}" for name, value in sorted(alert["labels"].items()))
-    lines = [alert["lead"], *list_texts(alert)]
+    lines = [alert["lead"], *alert["texts"]]
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     lines += [labels, alert["period"], *alert["history"], alert["link"]]

@@ -9,7 +9,7 @@ from moirae.config import Receiver
 from moirae.errors import DeliveryFailed
 from moirae.notify.channels.rendering import (
     escape_slack,
-    list_texts,
+    find_link,
     render_body,
     render_title,
     to_line,
@@ -39,7 +39,7 @@ def render_slack(receiver: Receiver, content: Mapping[str, Any]) -> dict[str, An
     ]
     for text in split_text(body, _MAX_SECTION)[:_MAX_SECTIONS]:
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text}})
-    link = content["alerts"][0]["moirae"]["link"] if content["alerts"] else ""
+    link = find_link(content)
     if link.startswith(("http://", "https://")) and len(link) <= _MAX_SECTION:
         button = {
             "type": "button",
@@ -79,7 +79,7 @@ def _make_buttons(receiver: Receiver, content: Mapping[str, Any]) -> list[dict[s
 
 def format_alert(alert: Mapping[str, Any]) -> str:
     """An alert in Slack's mrkdwn; its values are escaped."""
-    lines = [f"*{to_line(alert['lead'], _MAX_SECTION)}*", *list_texts(alert)]
+    lines = [f"*{to_line(alert['lead'], _MAX_SECTION)}*", *alert["texts"]]
     if "runbook_url" in alert["annotations"]:
         lines.append(f"runbook: {alert['annotations']['runbook_url']}")
     names = sorted(name for name in alert["labels"] if name != "alertname")

@@ -19,8 +19,8 @@ _TICK_INTERVAL = 0.05  # seconds between looks at the log of changes
 _STORM_INTERVAL = (
     0.5  # the same while messages are folded: fewer transactions beside the live process
 )
-_RELEASE_INTERVAL = 0.1  # seconds between looks at messages that wait
-_SILENCE_INTERVAL = 0.5  # seconds between looks for changed silences
+_RELEASE_INTERVAL = 0.05  # seconds between looks at messages that wait
+_SILENCE_INTERVAL = 0.5  # seconds between looks for changed silences while no message is due
 _SUMMARY_INTERVAL = 1.0  # seconds between looks at folded messages
 _CLOSE_TIMEOUT = 8.0  # seconds for messages that are being sent at a stop
 _PENDING_BATCH = 2_000  # messages of an earlier process that are queued at once
@@ -83,6 +83,9 @@ class NotifyProcess:
         Returns how many are not sent, but counted in a summary.
         """
         now = datetime.now(UTC)
+        due_at = self._incoming.grouping.next_due()
+        if due_at is not None and due_at <= now:
+            self._load_silences()  # one that was added just before holds back what is sent now
         messages = self._incoming.flush_due(now)
         unsent = self._incoming.take_unsent(now)
         if not messages and not unsent and not self._incoming.has_changes:

@@ -7,6 +7,7 @@ from moirae.notify.channels.rendering import (
     escape_html,
     escape_mentions,
     escape_slack,
+    find_link,
     render_body,
     render_title,
     to_line,
@@ -42,7 +43,32 @@ def test_text_of_one_alert_begins_with_its_summary() -> None:
     assert lines[:2] == ["disk full", "alertname=Disk, host=a, severity=page"]
     content["alerts"][0]["moirae"]["reason"] = "withdrawn"
     lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
-    assert lines[:2] == ["firing: Disk (withdrawn)", "disk full"]
+    assert lines[0] == "firing: disk full (withdrawn)"
+
+
+def test_alerts_of_several_names_are_named() -> None:
+    content = make_message_content()
+    (alert,) = content["alerts"]
+    other = {**alert, "labels": {**alert["labels"], "alertname": "Net"}}
+    lines = render_body(make_receiver(**WEBHOOK), {**content, "alerts": [alert, other]})
+    assert "firing: Disk\ndisk full\n" in lines
+    assert "firing: Net\ndisk full\n" in lines
+
+
+def test_title_says_where_alerts_fire_not_where_they_ended() -> None:
+    content = make_message_content()
+    (alert,) = content["alerts"]
+    ended = {**alert, "status": "resolved", "labels": {**alert["labels"], "host": "b"}}
+    content["alerts"] = [ended, alert]
+    assert render_title(make_receiver(**WEBHOOK), content) == "[FIRING:1] Disk a"
+
+
+def test_alerts_that_a_text_does_not_name_are_linked() -> None:
+    content = make_message_content()
+    content["alerts"] *= 13
+    text = render_body(make_receiver(**WEBHOOK), content)
+    assert text.endswith("and 3 more: http://m")
+    assert find_link(content) == "http://m"
 
 
 def test_recall_without_a_mean_is_shown_as_it_is() -> None:
@@ -72,9 +98,9 @@ def test_alerts_that_fire_come_before_those_that_ended() -> None:
     times = {"startsAt": "2026-01-01T00:00:00.25Z", "endsAt": "2026-01-01T00:05:00Z"}
     content["alerts"] = [{**firing, **times, "status": "resolved", "moirae": moirae}, firing]
     lines = render_body(make_receiver(**WEBHOOK), content).splitlines()
-    assert lines[0] == "firing: Disk"
-    assert "disk full" in lines
-    assert "resolved: Disk (its data vanished)" in lines
+    assert lines[0] == "firing: disk full"
+    assert "resolved: disk full (its data vanished)" in lines
+    assert sum(line.startswith("similar 1") for line in lines) == 1, "of the one that fires"
     assert "from 2026-01-01 00:00:00Z to 2026-01-01 00:05:00Z" in lines
 
 
