@@ -22,7 +22,7 @@ TITLE = (
     "{% if restored %} (restored){% endif %}"
 )
 _MAX_ALERTS = 10  # that a text names; the others are counted
-_MAX_VALUE = 1_000  # characters of a label or an annotation in a text
+_MAX_VALUE = 1_000  # characters of a label, an annotation or a line of history in a text
 _MAX_TITLE = 200  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MENTION = re.compile(r"@(?=everyone|here|channel|all\b)|(?<=<)(?=[@!#])", re.IGNORECASE)
@@ -197,7 +197,7 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
     incomplete = [name for name, c in moirae.get("coverage", {}).items() if not c["final"]]
     if incomplete:
         lines.append(f"history still being read: {', '.join(incomplete)}")
-    return lines
+    return [to_line(line, _MAX_VALUE) for line in lines]
 
 
 def _describe_norm(recall: str, norm: Mapping[str, Any]) -> str:
@@ -220,9 +220,9 @@ def _describe_similar(number: int, hit: Mapping[str, Any]) -> str:
     """A past alert, and what fixed it."""
     line = f"similar {number}: {_format_time(hit['at'])}"
     if hit.get("summary"):
-        line += f" {to_line(hit['summary'])}"
+        line += f" {hit['summary'][:_MAX_TITLE]}"
     if hit.get("resolution"):
-        line += f", fixed by: {to_line(hit['resolution'], _MAX_VALUE)}"
+        line += f", fixed by: {hit['resolution']}"
         if hit.get("tag"):
             line += f" [{hit['tag']}]"
     reasons = " ".join(hit.get("reasons", ()))

@@ -82,6 +82,13 @@ def test_similar_alert_comes_with_its_summary_in_one_line() -> None:
     assert describe_history({"similar": [hit]}) == [line]
 
 
+def test_lines_of_history_are_cut() -> None:
+    hit = {"at": "2026-01-01T00:00:00Z", "reasons": ["x\n" * 1_000_000]}
+    (line,) = describe_history({"similar": [hit]})
+    assert len(line) == 1_000
+    assert "\n" not in line
+
+
 def test_reasons_of_similar_alerts_are_in_their_line_and_escaped() -> None:
     reason = "Both have msg “<!channel>”."
     hit = {"at": "2026-01-01T00:00:00Z", "reasons": [reason]}
