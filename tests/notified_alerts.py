@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import sql
 from archiver.threads import start_thread
+from moirae.alerts.event import make_fingerprint
 from moirae.config import Settings
 from moirae.config.settings import load_settings
 from moirae.notify import run_notify
@@ -59,7 +60,7 @@ class Alerts:
             eid=number,
             rule=f"g/{name}",
             version="v",
-            fingerprint=str(key),
+            fingerprint=make_fingerprint(key or {}),
             key=key or {},
             labels={"alertname": name, **labels},
             annotations=annotations or {"summary": f"{name} is wrong"},

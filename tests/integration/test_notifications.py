@@ -25,6 +25,7 @@ from moirae.notify.process.store import NotifyStore
 from moirae.runtime import Role, connect_database
 from sql.alerts import AlertNoteGateway, NewAlertNote
 from sql.workspace import WorkspaceGateway
+from tests.mailbox import Mailbox, serving_mail
 from tests.notified_alerts import Alerts, clear, load_workspace, notifying
 from tests.receivers import FakeReceiver, fake_receiver
 from tests.waiting import wait_until
@@ -313,6 +314,31 @@ def test_silence_holds_back_what_is_sent_just_after_it(
         alerts.fire("Fan", {"host": "b"})
         wait_for(receiver, 2)
     assert receiver.alert_names() == [["Net firing"], ["Fan firing"]]
+
+
+def test_hostile_and_large_labels_are_delivered_as_they_are(
+    public_folder: Path, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    text = "<!channel> {{ 7 * 7 }}\r\nBcc: a@b <script>"
+    large = text + "".join(map(str, range(200_000)))  # more than a megabyte, hard to compress
+    mailbox = Mailbox()
+    with serving_mail(mailbox) as address:
+        workspace = make_workspace(receiver).replace("[alertname]", "['...']")
+        mail = f"email: {{to: [a@b.c], from: m@b.c, smarthost: '{address}', tls: none}}"
+        workspace = workspace.replace("receivers: {", f"receivers: {{mail: {{{mail}}}, ")
+        workspace = workspace.replace("routes: [", "routes: [{receiver: mail, continue: true}, ")
+        workspace = workspace.replace("{receiver: mail,", "{receiver: mail, group_wait: 0s,")
+        with notifying(load_workspace(public_folder, workspace)):
+            alerts.fire("Disk", {"host": large}, annotations={"summary": large}, tag=text)
+            wait_for(receiver, 1)
+            wait_until(lambda: mailbox.mails, seconds=15)
+    (alert,) = receiver.requests[0].json["alerts"]
+    assert alert["labels"] == {"alertname": "Disk", "host": large, "tag": text}
+    assert alert["annotations"] == {"summary": large}
+    (sent,) = mailbox.mails
+    assert sent["Bcc"] is None
+    assert "<script>" not in sent.get_body(("html",)).get_content()
+    assert "{{ 7 * 7 }}" in sent.get_body(("plain",)).get_content()
 
 
 def test_receiver_is_tested_and_its_state_and_messages_are_listed(
