@@ -33,6 +33,13 @@ MatchersArgument = Annotated[
 AlertOption = Annotated[
     str | None, typer.Option("--alert", help="Alert whose labels are conditions, too.")
 ]
+WindowsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--windows",
+        help="Only in these windows: `CRON for DURATION`, or `CRON for DURATION in ZONE`.",
+    ),
+]
 
 
 @app.command()
@@ -45,13 +52,7 @@ def add(
         typer.Option("--duration", "-d", help="Time from now, such as 2h, or START/END in UTC."),
     ] = "1h",
     alert: AlertOption = None,
-    windows: Annotated[
-        str | None,
-        typer.Option(
-            "--windows",
-            help="Only in these windows: `CRON for DURATION`, or `CRON for DURATION in ZONE`.",
-        ),
-    ] = None,
+    windows: WindowsOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Hold back alerts that the matchers select."""
@@ -65,7 +66,7 @@ def add(
         starts_at=starts_at,
         ends_at=ends_at,
         comment=comment,
-        schedule=None if windows is None else _parse_windows(windows),
+        schedule=_parse_windows(windows),
     )
     with open_services(workspace) as services:
         silence = add_silence(services, body)
@@ -80,12 +81,19 @@ def preview(
     matchers: MatchersArgument = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     alert: AlertOption = None,
+    windows: WindowsOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show what a silence would hold back now, and would have held back in the last week."""
     from moirae.services.operations.silences import SilenceBody, preview_silence
 
-    body = make_query(SilenceBody, matchers=matchers or [], alert=alert, comment="preview")
+    body = make_query(
+        SilenceBody,
+        matchers=matchers or [],
+        alert=alert,
+        comment="preview",
+        schedule=_parse_windows(windows),
+    )
     with open_services(workspace) as services:
         result = preview_silence(services, body)
     if output is OutputFormat.JSON:
@@ -165,9 +173,11 @@ def _parse_time(text: str) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _parse_windows(text: str) -> dict[str, str]:
+def _parse_windows(text: str | None) -> dict[str, str] | None:
     from moirae.errors import UsageError
 
+    if text is None:
+        return None
     match = re.fullmatch(r"(?P<cron>.+) for (?P<duration>\S+)(?: in (?P<zone>\S+))?", text.strip())
     if match is None:
         raise UsageError(

@@ -13,7 +13,7 @@ from sql.values import replace_nul, to_json_rows
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNotification:
     """A message. `content`: what is rendered. `alerts`: IDs of those that it names, and whether
-    each is firing or resolved. `state`: pending, or folded.
+    each is firing or resolved. `counted`: others that it counts. `state`: pending, or folded.
     """
 
     receiver: str
@@ -23,6 +23,7 @@ class NewNotification:
     content: Mapping[str, Any]
     alerts: Sequence[tuple[UUID, str]]
     state: str = "pending"
+    counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class NotificationGateway(Gateway):
                 "cause": message.cause,
                 "status": message.status,
                 "content": message.content,
-                "alert_count": len(message.alerts),
+                "alert_count": len(message.alerts) + message.counted,
                 "state": message.state,
             }
             for message in messages

@@ -183,7 +183,11 @@ def test_messages_beyond_the_limit_are_counted_in_a_summary(
 
 
 def test_alert_that_fired_and_ended_while_nothing_ran_is_counted(
-    settings: Settings, alerts: Alerts, receiver: FakeReceiver, connection: sql.Connection
+    public_folder: Path,
+    settings: Settings,
+    alerts: Alerts,
+    receiver: FakeReceiver,
+    connection: sql.Connection,
 ) -> None:
     with notifying(settings):
         alerts.fire("Known")
@@ -208,6 +212,9 @@ def test_alert_that_fired_and_ended_while_nothing_ran_is_counted(
     assert receiver.alert_names()[3] == ["Next firing"]
     # The note about an alert of which the receiver knows is no reason to count it.
     assert len(receiver.requests) == 4
+    listed = run_command(public_folder, "receivers", "messages", "-o", "json").stdout
+    counts = [m["alert_count"] for m in json.loads(listed) if m["cause"] == "summary"]
+    assert counts == [1]
 
 
 def test_alerts_that_fired_before_the_oldest_stored_change_are_sent(
@@ -296,6 +303,28 @@ def test_silence_holds_back_alerts_until_it_expires(
         wait_for(receiver, 2)
     assert receiver.alert_names() == [["Net firing"], ["Disk firing"]]
     assert "expired" in run_command(public_folder, "silence", "query", "--expired").stdout
+
+
+def test_preview_and_state_of_a_silence_with_windows_are_those_of_its_windows(
+    public_folder: Path, alerts: Alerts
+) -> None:
+    alerts.fire("Disk", {"host": "a"})
+    alerts.fire("Net", {"host": "a"}, age=86_400.0)
+
+    def run_silence(verb: str, start: datetime, *arguments: str) -> str:
+        windows = f"{start.minute} {start.hour} {start.day} * * for 30m"
+        return run_command(
+            public_folder, "silence", verb, "host=a", "--windows", windows, *arguments
+        ).stdout
+
+    now = datetime.now(UTC)
+    day_before = run_silence("preview", now - timedelta(days=1, minutes=10))
+    assert "holds back 0 alerts that fire now; would have held back 1 of" in day_before
+    today = run_silence("preview", now - timedelta(minutes=10))
+    assert "holds back 2 alerts that fire now; would have held back 1 of" in today
+    number = run_silence("add", now - timedelta(hours=2), "--comment", "window").strip()
+    listed = json.loads(run_command(public_folder, "silence", "query", "-o", "json").stdout)
+    assert {silence["id"]: silence["state"] for silence in listed}[number] == "pending"
 
 
 def test_silence_holds_back_what_is_sent_just_after_it(

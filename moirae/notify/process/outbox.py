@@ -86,7 +86,8 @@ class MessageOutbox:
             if causes - {"unsent"}:
                 reasons.append(_STORM)
             content = make_summary_content(receiver, summary, public_url, now, " ".join(reasons))
-            (delivery,) = self._insert([_make_summary(receiver, content)])
+            count = summary["firing"] + summary["resolved"]
+            (delivery,) = self._insert([_make_summary(receiver, content, count)])
             assert delivery.id is not None
             self._gateway.set_summary([row.id for row in folded], delivery.id)
             deliveries.append(delivery)
@@ -194,7 +195,7 @@ def _make_notification(
     )
 
 
-def _make_summary(receiver: str, content: Mapping[str, Any]) -> NewNotification:
+def _make_summary(receiver: str, content: Mapping[str, Any], count: int) -> NewNotification:
     return NewNotification(
         receiver=receiver,
         group_key=content["groupKey"],
@@ -202,4 +203,5 @@ def _make_summary(receiver: str, content: Mapping[str, Any]) -> NewNotification:
         status=content["status"],
         content=content,
         alerts=[],
+        counted=count,
     )

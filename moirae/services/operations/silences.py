@@ -12,7 +12,7 @@ import sql
 from moirae.config import parse_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
-from moirae.notify import Recurrence, make_alert_labels, make_alert_matchers
+from moirae.notify import Recurrence, make_alert_labels, make_alert_matchers, make_silence
 from moirae.services.models import Arguments, IdPrefix, Name, NoteText, Time
 from moirae.services.operation import operation
 from sql.alerts import AlertFilter, AlertGateway, AlertRow
@@ -74,7 +74,7 @@ class SilenceQuery(Arguments):
 
 @dataclass(frozen=True, kw_only=True)
 class SilenceState:
-    """A silence. `state`: pending, active (also between its windows) or expired."""
+    """A silence. `state`: pending (also between its windows), active or expired."""
 
     id: UUID
     state: Literal["pending", "active", "expired"]
@@ -102,7 +102,8 @@ class SilencedAlert:
 class SilencePreview:
     """What a silence would hold back: alerts that fire now, and those of the last seven days.
 
-    At most a hundred of each are listed.
+    With windows: those now if a window is open, and those that fired in one. At most a hundred of
+    each are listed.
     """
 
     firing: int
@@ -161,12 +162,18 @@ def preview_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilencePr
     """Show what a silence would hold back now, and would have held back in the last week."""
     silence = _make_silence(workspace, body, workspace.author)
     matchers = [matcher for text in silence.matchers for matcher in parse_matchers(text)]
+    windows = _read_windows(body.schedule)
+    now = datetime.now(UTC)
     alerts = AlertGateway(workspace.connection)
     firing = alerts.list_newest(AlertFilter(active=True), limit=_MAX_ALERTS)
-    since = datetime.now(UTC) - _PREVIEW_TIME
-    past = alerts.list_newest(AlertFilter(since=since), limit=_MAX_ALERTS)
-    now_held = [_describe_alert(alert) for alert in _select(firing, matchers)]
-    past_held = [_describe_alert(alert) for alert in _select(past, matchers)]
+    past = alerts.list_newest(AlertFilter(since=now - _PREVIEW_TIME), limit=_MAX_ALERTS)
+    is_open = windows is None or windows.contains(now)
+    now_held = [_describe_alert(alert) for alert in _select(firing, matchers) if is_open]
+    past_held = [
+        _describe_alert(alert)
+        for alert in _select(past, matchers)
+        if windows is None or (alert.fired_at is not None and windows.contains(alert.fired_at))
+    ]
     return SilencePreview(
         len(now_held), len(past_held), now_held[:_MAX_SHOWN], past_held[:_MAX_SHOWN]
     )
@@ -201,7 +208,7 @@ def describe_silence(row: SilenceRow, now: datetime) -> SilenceState:
     state: Literal["pending", "active", "expired"] = "active"
     if row.ends_at <= now:
         state = "expired"
-    elif row.starts_at > now:
+    elif not make_silence(row).is_active(now):
         state = "pending"
     return SilenceState(
         id=row.id,
@@ -238,24 +245,26 @@ def _make_silence(workspace: "LocalWorkspace", body: SilenceBody, author: str) -
     ends_at = body.ends_at or starts_at + _DEFAULT_DURATION
     if ends_at <= starts_at:
         raise UsageError("ends_at: must be after starts_at")
-    schedule = None
-    if body.schedule is not None:
-        schedule = body.schedule.model_dump()
-        try:
-            Recurrence(
-                body.schedule.cron, parse_duration(body.schedule.duration), body.schedule.zone
-            )
-        except ValueError as error:
-            raise UsageError(f"schedule: {error}") from error
+    _read_windows(body.schedule)
     return NewSilence(
         id=uuid4(),
         matchers=list(map(str, matchers)),
         starts_at=starts_at,
         ends_at=ends_at,
-        schedule=schedule,
+        schedule=None if body.schedule is None else body.schedule.model_dump(),
         author=author,
         comment=body.comment,
     )
+
+
+def _read_windows(schedule: SilenceSchedule | None) -> Recurrence | None:
+    """Raises `UsageError`."""
+    if schedule is None:
+        return None
+    try:
+        return Recurrence(schedule.cron, parse_duration(schedule.duration), schedule.zone)
+    except ValueError as error:
+        raise UsageError(f"schedule: {error}") from error
 
 
 def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:

@@ -11,6 +11,8 @@ import { LongText } from "./text";
 
 const PAGE_SIZE = 20;
 const COLUMNS = ["Number", "Receiver", "Cause", "About", "State", "Attempts", "Time", "Error"];
+// Beside an alert, whose page has less room.
+const BRIEF_COLUMNS = ["Receiver", "Cause", "State", "Time", "Error"];
 const STATE_COLORS = { delivered: "green", pending: "blue", folded: "purple", failed: "red" } as const;
 
 /** Messages, newest first. `interval`: milliseconds between loads. */
@@ -27,9 +29,14 @@ export function MessageTable({ receiver, alert, interval }: { receiver?: string;
   if (!messages.data.length) {
     return <p className="note">No message yet.</p>;
   }
+  const shown = alert ? BRIEF_COLUMNS : COLUMNS;
+  const rows = messages.data.slice(0, size).map((message) => {
+    const cells = describeMessage(message);
+    return shown.map((column) => cells[COLUMNS.indexOf(column)]);
+  });
   return (
     <>
-      <DataTable label="Messages" columns={COLUMNS} rows={messages.data.slice(0, size).map(describeMessage)} />
+      <DataTable label="Messages" columns={shown} rows={rows} />
       {messages.data.length > size && (
         <Button variant="secondary" onClick={() => setSize(Math.min(900, size + 100))} isDisabled={size >= 900}>
           Show more
