@@ -1878,6 +1878,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/receivers/{receiver}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the message that a receiver would get about an alert. Nothing is sent.
+         * @description Show the message that a receiver would get about an alert. Nothing is sent.
+         *
+         *     Role: `operator`.
+         */
+        get: operations["notifications_preview_receiver"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/receivers/{receiver}/test": {
         parameters: {
             query?: never;
@@ -3586,6 +3608,14 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * MessagePreview
+         * @description A message as text: JSON, or a mail.
+         */
+        MessagePreview: {
+            /** Message */
+            message: string;
+        };
+        /**
          * MissingSeries
          * @description A stream without values in the range, and why.
          */
@@ -4802,7 +4832,8 @@ export interface components {
          * SilencePreview
          * @description What a silence would hold back: alerts that fire now, and those of the last seven days.
          *
-         *     At most a hundred of each are listed.
+         *     With windows: those now if a window is open, and those that fired in one. At most a hundred of
+         *     each are listed.
          */
         SilencePreview: {
             /** Firing */
@@ -4838,7 +4869,7 @@ export interface components {
         };
         /**
          * SilenceState
-         * @description A silence. `state`: pending, active (also between its windows) or expired.
+         * @description A silence. `state`: pending (also between its windows), active or expired.
          */
         SilenceState: {
             /**
@@ -8601,6 +8632,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecallRevision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    notifications_preview_receiver: {
+        parameters: {
+            query: {
+                /** @description Alert, or a unique prefix of its ID. */
+                alert: string;
+                /** @description The message about its end. */
+                resolved?: boolean;
+            };
+            header?: never;
+            path: {
+                receiver: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessagePreview"];
                 };
             };
             /** @description A problem */
