@@ -292,8 +292,8 @@ def fold_notes(notes: Iterable[Problem]) -> Iterator[Problem | str]:
     for text, alike in notes_by_text.items():
         yield from alike[:_SHOWN_ALIKE]
         if len(alike) > _SHOWN_ALIKE:
-            others = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
-            yield f"note: {others}: {text}; -o json lists them"
+            remaining = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
+            yield f"note: {remaining}: {text}; -o json lists them"
 
 
 def _format_durations(value: Any) -> Any:

@@ -66,8 +66,10 @@ def make_variables(content: Mapping[str, Any], escape: Escape = keep) -> dict[st
     name = common.get("alertname") or ", ".join(
         sorted({alert["labels"].get("alertname", "") for alert in alerts})[:3]
     )
-    place = _escape_texts(find_common(firing) or labels, escape)
-    where = " ".join(place[label] for label in sorted(place) if label not in _HIDDEN_LABELS)
+    common_firing = _escape_texts(find_common(firing) or labels, escape)
+    where = " ".join(
+        common_firing[label] for label in sorted(common_firing) if label not in _HIDDEN_LABELS
+    )
     variables = {
         "status": content["status"],
         "receiver": content["receiver"],
