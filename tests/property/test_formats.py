@@ -91,6 +91,47 @@ def test_mutated_nested_json_is_decoded_as_one_by_one(lines: list[bytes]) -> Non
     assert_same(schema, RecordReading(JSONL), lines)
 
 
+@given(objects, st.data(), st.sampled_from(["string", "bigint", "timestamp"]))
+def test_records_of_one_shape_without_some_values_are_decoded_as_one_by_one(
+    row: dict[str, Any], data: st.DataObject, kind: str
+) -> None:
+    def vary(value: Any) -> Any:
+        """The value with some parts null, or left out."""
+        if isinstance(value, dict):
+            kept = {name: vary(inner) for name, inner in value.items()}
+            return {name: inner for name, inner in kept.items() if data.draw(st.integers(0, 9))}
+        if isinstance(value, list):
+            return [vary(inner) for inner in value]
+        return data.draw(st.sampled_from([value, value, value, None]))
+
+    rows = [{"ts": "2026-01-01T00:00:00Z", **vary(row)} for _ in range(3)]
+    schema = declare({"host": "string", "n": kind, "a": "string"})
+    assert_same(schema, RecordReading(JSONL), list(map(orjson.dumps, rows)))
+
+
+TIME = b'{"ts":"2026-01-01T00:00:00Z",'
+WITHOUT_SOME_FIELDS = [
+    [TIME + b'"o":{"a":1,"b":2}}', TIME + b'"o":{"a":1}}'],
+    [TIME + b'"o":{"a":1,"b":null}}', TIME + b'"o":{"a":1}}'],
+    [TIME + b'"o":[{"a":1,"b":2}]}', TIME + b'"o":[{"a":1}]}'],
+    [TIME + b'"x":{"a":1,"b":2}}', TIME + b'"x":{"a":1}}'],
+    [TIME + b'"b":null}', TIME + b'"c":"\\"b\\":"}', TIME + b'"b":null,"c":"b"}'],
+    [TIME + b'"b":null,"a\\"b":1}', TIME + b'"a\\"b":1}'],
+]
+
+
+@pytest.mark.parametrize("lines", WITHOUT_SOME_FIELDS)
+def test_a_field_that_is_missing_is_not_null(lines: list[bytes]) -> None:
+    assert_same(declare({"x": "string"}), RecordReading(JSONL), lines)
+
+
+def test_undeclared_fields_that_are_null_are_read_in_blocks() -> None:
+    lines = [TIME + b'"a":null,"o":{"b": null}}', TIME + b'"a":1,"o":{"b": null}}']
+    table = read_json_block(declare({"x": "string"}), RecordReading(JSONL), lines)
+    assert table is not None
+    assert table["_extra"].to_pylist() == ['{"a":null,"o":{"b":null}}', '{"a":1,"o":{"b":null}}']
+
+
 def test_regular_nested_json_is_read_in_blocks() -> None:
     schema = declare({"x": "string", "n": "bigint"}, {"x": ("host.name",)})
     table = read_json_block(schema, RecordReading(JSONL), [NESTED] * 3)

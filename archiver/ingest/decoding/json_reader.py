@@ -38,6 +38,8 @@ _READ_TYPES: Mapping[str, Mapping[type, pa.DataType]] = {
     "timestamp": _NUMBER_TYPES,
 }
 _UNDECLARED_TYPES = _READ_TYPES["string"]
+# So many records are searched for values of the fields that are null in the first one.
+_MAX_SEARCHED = 50
 _EXACT_TIME_TYPES = {str: pa.string(), int: pa.int64()}
 
 
@@ -48,7 +50,8 @@ def read_json_block(
     text = b"\n".join(lines)
     if not _is_one_object_per_line(text, lines) or not _is_utf8(text):
         return None
-    shape = _choose_shape(schema, lines[0])
+    record = _sample_record(lines)
+    shape = None if record is None else _choose_shape(schema, record)
     if shape is None:
         return None
     options = pyarrow.json.ParseOptions(
@@ -63,13 +66,17 @@ def read_json_block(
         return None
     if len(rows) != len(lines):
         return None
-    return _to_table(schema, reading, rows, shape)
+    fields: dict[str, pa.Array] = {name: rows.column(name) for name in shape.types}
+    return _to_table(schema, reading, fields, shape, lines)
 
 
 def _to_table(
-    schema: StreamSchema, reading: RecordReading, rows: pa.RecordBatch, shape: "_Shape"
+    schema: StreamSchema,
+    reading: RecordReading,
+    fields: Mapping[str, pa.Array],
+    shape: "_Shape",
+    lines: Sequence[bytes],
 ) -> pa.Table | None:
-    fields: dict[str, pa.Array] = {name: rows.column(name) for name in shape.types}
     values: dict[str, pa.Array] = {}
     for name, field in shape.fields.items():
         value = _find_field(fields, field)
@@ -81,14 +88,51 @@ def _to_table(
         if any(part is None or not pa.types.is_string(part.type) for part in parts):
             return None
         values[schema.time] = pc.binary_join_element_wise(*parts, " ")
-    columns = convert_columns(schema, reading, values, len(rows))
+    columns = convert_columns(schema, reading, values, len(lines))
     if columns is None:
         return None
     undeclared = _without_fields(fields, [*shape.fields.values(), *schema.time_reading.parts])
-    if any(column.null_count for column in undeclared.values()):
-        return None  # null or missing: stored differently
-    extra = extra_column(undeclared, len(rows))
+    nested = [value for value in values.values() if pa.types.is_nested(value.type)]
+    written = [pa.StructArray.from_arrays(list(undeclared.values()), list(undeclared)), *nested]
+    if not all(_has_null_fields(value, lines) for value in written):
+        return None
+    extra = extra_column(undeclared, len(lines))
     return None if extra is None else pa.table({**columns, "_extra": extra})
+
+
+def _has_null_fields(value: pa.Array, lines: Sequence[bytes]) -> bool:
+    """Whether the fields that are null in a value are in each line.
+
+    A field that is missing is not written as JSON. To Arrow's reader it is null.
+    """
+    if pa.types.is_list(value.type):
+        return not _has_nulls(value.flatten())
+    if not pa.types.is_struct(value.type):
+        return True
+    for index in range(value.type.num_fields):
+        inner = value.field(index)
+        if inner.null_count and not _are_fields_of(value.type.field(index).name, lines):
+            return False
+        if not _has_null_fields(inner, lines):
+            return False
+    return True
+
+
+def _has_nulls(value: pa.Array) -> bool:
+    """Whether an element, or a field inside one, is null."""
+    if pa.types.is_list(value.type):
+        return bool(value.null_count) or _has_nulls(value.flatten())
+    if pa.types.is_struct(value.type):
+        fields = [value.field(index) for index in range(value.type.num_fields)]
+        return bool(value.null_count) or any(map(_has_nulls, fields))
+    return bool(value.null_count)
+
+
+def _are_fields_of(name: str, lines: Sequence[bytes]) -> bool:
+    """Whether each line certainly has one field of a name."""
+    field = orjson.dumps(name) + b":"
+    escaped = b"\\" + field  # the end of a longer name
+    return all(line.count(field) == 1 and escaped not in line for line in lines)
 
 
 def _is_one_object_per_line(text: bytes, lines: Sequence[bytes]) -> bool:
@@ -131,12 +175,28 @@ class _Shape:
     fields: Mapping[str, str]
 
 
-def _choose_shape(schema: StreamSchema, first_line: bytes) -> _Shape | None:
-    """The shape of the first record; None if Arrow has no type for a value of it."""
+def _sample_record(lines: Sequence[bytes]) -> dict[str, Any] | None:
+    """The first record, with values of later ones where it is null; None: some are no JSON."""
     try:
-        record: dict[str, Any] = orjson.loads(first_line)
+        record: dict[str, Any] = orjson.loads(lines[0])
+        if b"null" in lines[0]:
+            for line in lines[1:_MAX_SEARCHED]:
+                _fill_nulls(record, orjson.loads(line))
     except orjson.JSONDecodeError:
         return None
+    return record
+
+
+def _fill_nulls(record: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in record.items():
+        if value is None:
+            record[name] = other.get(name)
+        elif isinstance(value, dict) and isinstance(other.get(name), dict):
+            _fill_nulls(value, other[name])
+
+
+def _choose_shape(schema: StreamSchema, record: Mapping[str, Any]) -> _Shape | None:
+    """The shape of a record; None if Arrow has no type for a value of it."""
     fields: dict[str, str] = {}
     read_types: dict[str, pa.DataType] = {}
     for name, kind in schema.columns.items():
@@ -213,6 +273,8 @@ def _is_name(step: str | int) -> bool:
 
 def _undeclared_type(value: Any) -> pa.DataType | None:
     """The type of a value that can be written as JSON again."""
+    if value is None:
+        return pa.null()
     if isinstance(value, dict):
         types = {name: _undeclared_type(inner) for name, inner in value.items()}
         if any(kind is None for kind in types.values()):
