@@ -43,9 +43,15 @@ from archiver.formats.redaction import (
     redact_text,
     redact_value,
 )
-from archiver.formats.text_patterns import REQUEST_PATTERN, TextPattern, find_pattern
+from archiver.formats.text_patterns import (
+    PRIORITY,
+    REQUEST_PATTERN,
+    TextPattern,
+    find_pattern,
+)
 from archiver.formats.time_formats import (
     ISO,
+    MAIL_ZONES,
     MONTHS,
     TimeFormat,
     compile_time_format,
@@ -65,10 +71,12 @@ __all__ = [
     "ISO",
     "JSONL",
     "LOG_FORMATS",
+    "MAIL_ZONES",
     "MISSING",
     "MONTHS",
     "PARQUET",
     "PLAIN_CSV",
+    "PRIORITY",
     "REGISTERED_NAMES",
     "REQUEST_PATTERN",
     "RecordReading",

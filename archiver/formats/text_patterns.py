@@ -14,7 +14,9 @@ _COMMON = (
     rf'"(?P<request>{_QUOTED})" (?P<status>[0-9]{{3}}|-) (?P<bytes>[0-9]+|-)'
 )
 _REST = r"(?: (?P<rest>.*))?"
-_PRIORITY = r"<(?P<priority>[0-9]{1,3})>"
+# Of 24 facilities, each with 8 severities.
+PRIORITY = "(?:0?[0-9]{1,2}|1[0-8][0-9]|19[01])"
+_PRIORITY = rf"<(?P<priority>{PRIORITY})>"
 _ISO_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]+(?:Z|[+-][0-9:]+)?"
 _STRUCTURED_DATA = r'(?:\[(?:[^\]"\\]|"(?:[^"\\]|\\.)*"|\\.)*\])+'
 _RFC_5424 = (

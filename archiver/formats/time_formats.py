@@ -19,20 +19,20 @@ SYSLOG_TIMES = tuple(
 APACHE_TIMES = ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f %z")
 """Times of access logs, some with a fraction (`%{msec_frac}t` of Apache)."""
 
-NAMED_FORMATS: dict[str, tuple[str, ...]] = {
-    "rfc2822": tuple(
-        f"{day}%d %b %Y {time} %z" for time in ("%H:%M:%S", "%H:%M") for day in ("%a, ", "")
-    ),
-    "apache": APACHE_TIMES,
-    "syslog": SYSLOG_TIMES,
-}
-"""By name, the formats that it stands for."""
-
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 _MONTH_NAMES = (
     "(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]un|[Jj]ul|[Aa]ug|[Ss]ep|[Oo]ct|[Nn]ov|[Dd]ec)"
 )
+_HOURS_AND_MINUTES = "[+-](?:[01]?[0-9]|2[0-3])(?::?[0-5][0-9])?"
+_OFFSET = f"(?:Z|UTC|GMT|(?:UTC|GMT)?{_HOURS_AND_MINUTES})"
+MAIL_ZONES = {
+    "UT": 0,
+    **{f"{zone}ST": -hours for zone, hours in zip("ECMP", range(5, 9), strict=True)},
+    **{f"{zone}DT": 1 - hours for zone, hours in zip("ECMP", range(5, 9), strict=True)},
+}
+"""Offsets in hours of the zones that RFC 2822 names (section 4.3)."""
+_MAIL_ZONE = "@"  # the directive of a zone in mails
 _DAY_NAMES = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:day|sday|nesday|rsday|urday)?"
 # By directive: the name of a part, and its pattern; without a name its text does not count.
 _DIRECTIVES: dict[str, tuple[str | None, str]] = {
@@ -49,12 +49,24 @@ _DIRECTIVES: dict[str, tuple[str | None, str]] = {
     "M": ("minute", "[0-9]{2}"),
     "S": ("second", "[0-9]{2}"),
     "f": ("fraction", "[0-9]{1,9}"),
-    "z": ("offset", "(?:Z|UTC|GMT|(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?)"),
+    "z": ("offset", _OFFSET),
     "Z": ("zone_name", "(?:Z|[A-Z]{3,5})"),
+    _MAIL_ZONE: ("offset", f"(?:{_OFFSET}|{'|'.join(MAIL_ZONES)})"),
     "a": (None, _DAY_NAMES),
     "A": (None, _DAY_NAMES),
     "%": (None, "%"),
 }
+NAMED_FORMATS: dict[str, tuple[str, ...]] = {
+    "rfc2822": tuple(
+        f"{day}%d %b %Y {time} %{_MAIL_ZONE}"
+        for time in ("%H:%M:%S", "%H:%M")
+        for day in ("%a, ", "")
+    ),
+    "apache": APACHE_TIMES,
+    "syslog": SYSLOG_TIMES,
+}
+"""By name, the formats that it stands for."""
+
 # After an offset, mail and browsers write what the zone is called.
 _ZONE_COMMENT = r"(?: +\([^()]*\))?"
 _SHORTHANDS = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%R": "%H:%M", "%D": "%m/%d/%y"}
@@ -87,7 +99,7 @@ def compile_time_format(text: str) -> TimeFormat:
             pattern += re.sub(r"(?:\\ |\s)+", " +", re.escape(literal))
             continue
         if directive not in _DIRECTIVES:
-            directive_names = ", ".join(f"%{name}" for name in _DIRECTIVES)
+            directive_names = ", ".join(f"%{name}" for name in _DIRECTIVES if name != _MAIL_ZONE)
             raise ValueError(
                 f"unknown directive '%{directive}' of a time format: use {directive_names}"
             )

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from archiver.formats import PRIORITY
+
 Fields = dict[str, pa.Array]
 
 # Lines of `common` and `combined` that CSV with blanks as delimiters splits like their patterns.
@@ -19,7 +21,7 @@ _COMMON = (
 _COMMON_FIELDS = ("host", "ident", "user", "date", "zone", "request", "status", "bytes")
 _COMBINED = rf"{_COMMON} {_QUOTED} {_QUOTED}"
 _COMBINED_FIELDS = (*_COMMON_FIELDS, "referer", "agent")
-_PRIORITY = r"^<[0-9]{1,3}>1$"
+_HEADER = f"^<{PRIORITY}>1$"
 # Characters that patterns treat like blanks, or that change what a quote means.
 _IRREGULAR = r"[\\\t\n\r\v\f]"
 
@@ -55,7 +57,7 @@ def split_rfc_5424(texts: pa.Array) -> Fields | None:
         return None
     header, time, host, app, pid, msgid, data, message = parts
     checks = [
-        pc.match_substring_regex(header, _PRIORITY),
+        pc.match_substring_regex(header, _HEADER),
         *(pc.not_equal(column, "") for column in (time, host, app, pid, msgid)),
         pc.equal(data, "-"),
         pc.invert(pc.starts_with(message, "\ufeff")),

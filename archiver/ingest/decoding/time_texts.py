@@ -1,5 +1,6 @@
 """Texts of times in a format with directives, and local times of a time zone. No I/O."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.errors import InvalidValue
-from archiver.formats import MONTHS, TimeFormat
+from archiver.formats import MAIL_ZONES, MONTHS, TimeFormat
 from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.times import Micros, MicrosArray, from_micros, to_micros
 
 _MICROS_PER_SECOND = 1_000_000
+_HOURS_AND_MINUTES = re.compile(r"([+-])([0-9]{1,2}?)(?::?([0-9]{2}))?$")
 _HALF_OFFSETS = {"am": 0, "pm": 12}
 _FIRST_YEAR_OF_CENTURY = 69  # a shorter year is one of this century
 # A 29 February of a time without a year lies at most so many years back.
@@ -116,12 +118,13 @@ def _month(name: str) -> int:
 
 
 def _offset_seconds(text: str) -> int:
-    digits = text.removeprefix("UTC").removeprefix("GMT").removeprefix("Z").replace(":", "")
-    if not digits:
+    if text in MAIL_ZONES:
+        return MAIL_ZONES[text] * 3600
+    offset = _HOURS_AND_MINUTES.search(text)
+    if offset is None:
         return 0
-    hours, minutes = int(digits[1:3]), int(digits[3:] or 0)
-    seconds = hours * 3600 + minutes * 60
-    return -seconds if digits[0] == "-" else seconds
+    seconds = int(offset[2]) * 3600 + int(offset[3] or 0) * 60
+    return -seconds if offset[1] == "-" else seconds
 
 
 def _years(parts: _Parts, time_format: TimeFormat) -> Integers:
