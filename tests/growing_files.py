@@ -25,9 +25,9 @@ streams:
     columns: {{ts: timestamp, message: string}}
     time: {{column: ts, zone: UTC}}
     lateness: 1h
-    source: {{files: {files}, format: text, tail: true, pattern: '{pattern}'{options}}}
+    source: {{files: {files}, format: {format}, tail: true{options}}}
 """
-PATTERN = r"(?P<ts>\S+) (?P<message>.*)"
+TEXT = r"text, pattern: '(?P<ts>\S+) (?P<message>.*)'"
 
 
 class GrowingFileReader:

@@ -12,6 +12,7 @@ from archiver.ingest.decoding import (
     likely_formats,
     likely_units,
     load_json,
+    named_delimiter,
     parse_iso_time,
 )
 from archiver.ingest.first_rows import FirstRows
@@ -79,6 +80,7 @@ __all__ = [
     "likely_formats",
     "likely_units",
     "load_json",
+    "named_delimiter",
     "open_content",
     "open_file",
     "parse_iso_time",

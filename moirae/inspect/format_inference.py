@@ -13,6 +13,7 @@ from archiver.ingest import (
     find_encoding_mark,
     iterate_blocks,
     load_json,
+    named_delimiter,
     open_content,
     sample_records,
 )
@@ -167,10 +168,13 @@ def _infer_named_fields(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]]
 
 
 def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
+    named = named_delimiter(lines[0])
+    if named is not None:
+        lines = lines[1:]
     rows = [line for line in lines[:200] if not line.startswith(b"#")]
     if len(rows) < 2:
         return None
-    for delimiter in _DELIMITERS:
+    for delimiter in _DELIMITERS if named is None else (named,):
         count = _count_delimiters(rows[0], delimiter)
         same = sum(_count_delimiters(row, delimiter) == count for row in rows)
         if not count or same < _MIN_SHARE * len(rows):

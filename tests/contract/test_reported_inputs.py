@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from archiver.formats import CSV, JSONL, Format, TimeReading
+from archiver.formats import CSV, JSONL, CsvDialect, Format, TimeReading
 from tests.formats import declare, read_rows
 
 TEN = "2026-11-20T10:00:00Z"
@@ -37,6 +37,10 @@ SYSLOG = [
     ("<13>Nov 20 10:00:00 10.0.0.99 [apache] x", {"host": "10.0.0.99", "message": "[apache] x"}),
     ("<13>Nov 20 10:00:00 h last message repeated", {"host": "h"}),
     ("<134>1 2026-11-20T10:00:00Z srv13 iLO5 - - -", {"host": "srv13", "app": "iLO5"}),
+    # Priorities have 24 facilities and 8 severities (RFC 5424, section 6.2.1).
+    ("<191>Nov 20 10:00:00 h app: x", {"host": "h", "priority": "191", "facility": "23"}),
+    ("<192>Nov 20 10:00:00 h app: x", None),
+    ("<999>1 2026-11-20T10:00:00Z h app - - - x", None),
     # Cut headers and lines without a time are no rows (elastic/beats#30698).
     ("<14>1 2026-11-20T10:00:00+00:00 vcenter01", None),
     ("<14>MiniSwitch 7483c04f9d75: NETDEV: done", None),
@@ -185,3 +189,42 @@ def test_a_bracket_that_closes_nothing_loses_no_other_record(content: str, junk:
     document = content.format('{"ts":1795168800}').encode()
     rows, refused = read_rows(declare({}), document, Format("json"))
     assert len(rows) == 3 and b"".join(line.raw for line in refused) == junk
+
+
+@pytest.mark.parametrize("first", ["sep=;", "\ufeffsep=;\r", '"sep=;"', "SEP=;"])
+def test_a_first_line_that_names_the_delimiter_of_excel_is_no_header(first: str) -> None:
+    content = f"{first}\nts;v\n2026-11-20T10:00:00Z;1,5\n".encode()
+    declared = Format("csv", csv=CsvDialect(delimiter=";", decimal=","))
+    rows, refused = read_rows(declare({"v": "double"}), content, declared)
+    assert not refused and [row[1] for row in rows] == [1.5]
+    rows, refused = read_rows(declare({"v": "double"}), content, CSV)
+    assert not rows
+    assert [line.detail for line in refused] == [
+        "the first line says that ';' divides fields: declare `csv: {delimiter: ';'}`"
+    ]
+
+
+MAIL_TIMES = [
+    ("Fri, 20 Nov 2026 05:00:00 EST", TEN),
+    ("Fri, 20 Nov 2026 06:00:00 EDT", TEN),
+    ("20 Nov 2026 03:00 PDT", TEN),
+    ("Fri, 20 Nov 2026 10:00:00 UT", TEN),
+    ("Fri, 20 Nov 2026 10:00:00 GMT", TEN),
+    ("Fri, 20 Nov 2026 05:00:00 -0500 (EST)", TEN),
+    ("Fri, 20 Nov 2026 18:00:00 CET", None),
+    ("Fri, 20 Nov 2026 10:00:00 +2500", None),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), MAIL_TIMES)
+def test_zones_of_mails_have_their_offsets(text: str, expected: str | None) -> None:
+    schema = declare({}, time=TimeReading(formats=("rfc2822",)))
+    fields = read_one(schema, f'{{"ts":"{text}"}}', JSONL)
+    assert (fields and fields["ts"]) == expected
+
+
+@pytest.mark.parametrize("offset", ["+5:30", "+530", "+0530", "+05:30", "UTC+5:30"])
+def test_offsets_of_formats_may_have_hours_of_one_digit(offset: str) -> None:
+    schema = declare({}, time=TimeReading(formats=("%d.%m.%Y %H:%M %z",)))
+    fields = read_one(schema, f'{{"ts":"20.11.2026 15:30 {offset}"}}', JSONL)
+    assert fields is not None and fields["ts"] == TEN

@@ -16,7 +16,7 @@ import pytest
 from tests.faults.copies import start_copy
 from tests.faults.harness import workspace
 from tests.faults.tailing import main, open_reader
-from tests.growing_files import PATTERN, STREAM
+from tests.growing_files import STREAM, TEXT
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 LINES_PER_SECOND = 500
@@ -106,7 +106,7 @@ def test_each_line_is_archived_once(tmp_path: Path, kills: int, engine: str) -> 
     rng = random.Random(SEED)
     logs = tmp_path / "logs"
     logs.mkdir()
-    stream = STREAM.format(files=f"{logs}/app.log*", pattern=PATTERN, options="")
+    stream = STREAM.format(files=f"{logs}/app.log*", format=TEXT, options="")
     with workspace(f"home: .moirae\n{stream}", "groups: []\n") as root:
         if engine == "spark":
             (root / "spark").touch()

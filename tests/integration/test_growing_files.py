@@ -14,7 +14,7 @@ from archiver.ingest import SourceUnit
 from moirae.config.settings import load_settings_from_environment
 from moirae.live.sources.growing import growing_stream, listing
 from moirae.runtime import connect_database
-from tests.growing_files import PATTERN, STREAM, GrowingFileReader
+from tests.growing_files import STREAM, TEXT, GrowingFileReader
 from tests.workspaces import workspace, write_workspace
 
 TIME = "2026-01-01T00:00:00Z"
@@ -46,9 +46,12 @@ def start(root: Path, tmp_path: Path, logs: Path) -> Iterator[Reader]:
         )
 
         def begin(
-            files: str = "app.log*", options: str = "", drain: bool = False
+            files: str = "app.log*",
+            options: str = "",
+            drain: bool = False,
+            record_format: str = TEXT,
         ) -> GrowingFileReader:
-            text = STREAM.format(files=logs / files, pattern=PATTERN, options=options)
+            text = STREAM.format(files=logs / files, format=record_format, options=options)
             write_workspace(root, f"home: .moirae\narchive: {tmp_path}/archive\n{text}")
             return GrowingFileReader(root, connection, drain=drain)
 
@@ -282,6 +285,30 @@ def test_nul_bytes_that_truncation_leaves_before_the_first_line_are_skipped(
     assert start().update() == ["a", "b", "c", "d"]
     refused = reader.connection.execute("SELECT sum(malformed) FROM units").fetchone()
     assert refused == (9,), "only the lines that are no records"
+
+
+HEADERS = [  # with the rest of each line
+    ("\ufeffts,message", "", ""),
+    ("sep=;\nts;message;c", ";", ", csv: {delimiter: ';'}"),
+    ("\n# export\nts,message", "", ", csv: {comment: '#'}"),
+    ('"ts","message","a\nb"', ",", ""),
+    (f"ts,message,{'x' * 2000}", ",", ""),
+    ("ts,message,ü", ",", ", encoding: latin-1"),
+]
+
+
+@pytest.mark.parametrize(("header", "rest", "options"), HEADERS)
+def test_the_header_of_csv_counts_for_all_that_is_added(
+    start: Reader, logs: Path, header: str, rest: str, options: str
+) -> None:
+    reader = start("app.log", options, record_format="csv")
+    log = logs / "app.log"
+    delimiter = rest or ","
+    encoding = "latin-1" if "latin" in options else "utf-8"
+    log.write_bytes(f"{header}\n{TIME}{delimiter}a{rest}\n".encode(encoding))
+    assert reader.update() == ["a"]
+    append(log, f"{TIME}{delimiter}b{rest}\n")
+    assert reader.update() == ["a", "b"]
 
 
 def test_nul_bytes_that_a_crash_leaves_between_lines_are_skipped(start: Reader, logs: Path) -> None:

@@ -25,7 +25,7 @@ from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from sql.archive import RepairGateway, UnitGateway
 from tests.broker import Broker
-from tests.growing_files import PATTERN, STREAM, GrowingFileReader
+from tests.growing_files import STREAM, TEXT, GrowingFileReader
 from tests.store import put_object
 from tests.topics import Topics, needs_broker, reader_world
 from tests.workspaces import workspace
@@ -87,7 +87,7 @@ def test_growing_files_are_read_again_wherever_their_lines_are(
     logs = tmp_path / "logs"
     logs.mkdir()
     log = logs / "app.log"
-    declared = STREAM.format(files=logs / "app.log*", pattern=PATTERN, options="")
+    declared = STREAM.format(files=logs / "app.log*", format=TEXT, options="")
     with workspace(f"home: .moirae\n{declared}", "groups: []\n") as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         with connect_database(settings, "tests") as connection:

@@ -13,7 +13,13 @@ from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
 from archiver.ingest import SourceUnit, find_encoding_mark
-from archiver.ingest.decoding import BYTE_ORDER_MARK, RecordSource, RowsAsJson, are_plain_lines
+from archiver.ingest.decoding import (
+    BYTE_ORDER_MARK,
+    RecordSource,
+    RowsAsJson,
+    are_plain_lines,
+    named_delimiter,
+)
 from archiver.ingest.source_units import (
     BATCH_RECORDS,
     UnitBatch,
@@ -64,6 +70,8 @@ def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
                 if find_encoding_mark(block) is not None:
                     return CountedRange([], None, is_linewise=False)
                 block = block.removeprefix(BYTE_ORDER_MARK)
+                if unit.format.is_csv and named_delimiter(block.partition(b"\n")[0]) is not None:
+                    return CountedRange([], None, is_linewise=False)
             if unit.format.is_csv and b'"' in block and not are_plain_lines(block.split(b"\n")):
                 return CountedRange([], None, is_linewise=False)
             if not block.endswith(b"\n"):

@@ -1,7 +1,7 @@
 """Decode records and Parquet tables to typed columns; many records at once with Arrow's readers."""
 
 from archiver.ingest.decoding.block_decoder import decode_blocks
-from archiver.ingest.decoding.csv_framing import are_plain_lines
+from archiver.ingest.decoding.csv_framing import are_plain_lines, named_delimiter
 from archiver.ingest.decoding.csv_records import parse_csv_header
 from archiver.ingest.decoding.event_times import parse_iso_time
 from archiver.ingest.decoding.framing import BYTE_ORDER_MARK, Records, RecordSource
@@ -37,6 +37,7 @@ __all__ = [
     "likely_formats",
     "likely_units",
     "load_json",
+    "named_delimiter",
     "parse_csv_header",
     "parse_iso_time",
     "parse_records",

@@ -10,7 +10,14 @@ from archiver.formats import PLAIN_CSV, CsvDialect
 from archiver.ingest.decoding.csv_records import reader_options, regular_record
 from archiver.ingest.decoding.records import MAX_LINE_BYTES, MAX_RECORD_LINES
 
+_NAMED_DELIMITER = re.compile(rb'"?[Ss][Ee][Pp]=([\x00-\x7f])"?\r?')
 _PLAIN_RECORD = re.compile(regular_record(PLAIN_CSV.delimiter).encode())
+
+
+def named_delimiter(line: bytes) -> str | None:
+    """What divides fields, if a line names it: `sep=;`."""
+    named = _NAMED_DELIMITER.fullmatch(line)
+    return None if named is None else named[1].decode()
 
 
 def are_plain_lines(lines: Sequence[bytes]) -> bool:
@@ -44,6 +51,8 @@ class _CsvFramer:
         is_only_line = False
         while (numbered := self._next_line()) is not None:
             number, line = numbered
+            if number == 1 and self._names_delimiter(line):
+                continue
             if not line.strip() or (self._comment and line.startswith(self._comment)):
                 continue
             if b"\r" in line.rstrip(b"\r") and number == 1:
@@ -54,6 +63,19 @@ class _CsvFramer:
                 raise SourceDamaged("lines end with carriage returns alone: write line feeds")
             record = line if self._is_record(line) else self._join(numbered)
             yield number, record.rstrip(b"\r")
+
+    def _names_delimiter(self, line: bytes) -> bool:
+        """Whether a first line names the delimiter of the next ones, as Excel reads it.
+
+        Raises `SourceDamaged` if it is another one than that of the dialect.
+        """
+        delimiter = named_delimiter(line)
+        if delimiter is not None and delimiter != self._dialect.delimiter:
+            raise SourceDamaged(
+                f"the first line says that {delimiter!r} divides fields: declare "
+                f"`csv: {{delimiter: {delimiter!r}}}`"
+            )
+        return delimiter is not None
 
     def _is_record(self, line: bytes) -> bool:
         """Whether a line is certainly a whole record."""

@@ -309,7 +309,7 @@ class GrowingStream:
             start, content = self._read_complete(file, read_to)
             if not content:
                 return None
-            header = read_header(file.path)
+            header = read_header(file.path, self._source.record_format)
             # Now, not once the range is archived: the file may be truncated until then.
             described = self._describe(self._rows[number], file, start + len(content))
             if not self._has_content(file, KnownFile(self._rows[number], read_to)):

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from archiver.file_names import unescape_name
+from archiver.formats import Format
 from archiver.ingest import (
+    MAX_LINE_BYTES,
     OffsetRange,
     RecordSource,
     SourceUnit,
@@ -27,9 +29,13 @@ from moirae.live.sources.growing.listing import GrowingFileListing
 from sql.archive import GrowingFileRow
 
 
-def read_header(path: Path) -> bytes:
-    """The first line of a file. Raises `OSError`, `EOFError`."""
-    return read_range(path, 0, HASHED_BYTES).partition(b"\n")[0]
+def read_header(path: Path, record_format: Format) -> bytes:
+    """The header of a file of CSV; empty for others. Raises `OSError`, `EOFError`."""
+    if not record_format.has_header:
+        return b""
+    text = decode_text(read_range(path, 0, MAX_LINE_BYTES), record_format.encoding)
+    records = RecordSource(record_format, split_lines(iter([text]), b"\n")).take(1).records
+    return records[0] if records else b""
 
 
 def has_content_of(path: Path, row: GrowingFileRow) -> bool:
@@ -105,7 +111,7 @@ def find_range(
             continue
         try:
             content = read_whole_range(path, offsets.first, offsets.end - offsets.first)
-            header = read_header(path)
+            header = read_header(path, declared.source.record_format)
         except (OSError, EOFError):
             continue
         return path, make_range_unit(stream, declared, row, offsets.first, content, header)

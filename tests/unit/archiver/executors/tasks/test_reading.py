@@ -1,5 +1,6 @@
 """Byte ranges and line ranges of files: each line is read by exactly one of them."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from archiver.executors.pieces import ByteRange, UnitPiece, divide_unit
 from archiver.executors.tasks import reading
 from archiver.executors.tasks.reading import _read_line_range, count_lines, read_pieces
-from archiver.formats import JSONL
+from archiver.formats import CSV, JSONL
 from archiver.ingest import SourceUnit, read_lines, source_units
 from tests.formats import declare
 
@@ -64,6 +65,12 @@ def test_header_is_the_first_record(tmp_path: Path) -> None:
     unit = make_unit(tmp_path / "a.csv", CONTENTS[0])
     counted = count_lines(unit, ByteRange(0, 0, 5))
     assert counted is not None and counted.header == b"a,b"
+
+
+def test_a_file_that_names_its_delimiter_is_read_as_a_whole(tmp_path: Path) -> None:
+    unit = replace(make_unit(tmp_path / "a.csv", b"sep=,\na,b\n1,2\n"), format=CSV)
+    counted = count_lines(unit, ByteRange(0, 0, None))
+    assert counted is not None and not counted.is_linewise
 
 
 def test_missing_file_has_no_count(tmp_path: Path) -> None:
