@@ -23,7 +23,15 @@ _RFC_5424 = (
     rf"{_PRIORITY}1 (?P<time>\S+) (?P<host>\S+) (?P<app>\S+) (?P<pid>\S+) (?P<msgid>\S+) "
     rf"(?P<structured_data>-|{_STRUCTURED_DATA})(?: (?:\x{{FEFF}})?(?P<message>.*))?"
 )
-_MONTH_TIME = r"[A-Z][a-z]{2} +[0-9]{1,2}(?: [0-9]{4})? [0-9:]{8}(?:\.[0-9]+)?"
+# Another word after a time is a host.
+_ZONES = (
+    "UTC|GMT|WET|WEST|BST|CET|CEST|EET|EEST|MSK|SAST|IST|HKT|JST|KST|AWST|ACST|ACDT|AEST|AEDT|"
+    "NZST|NZDT|AST|ADT|EST|EDT|CST|CDT|MST|MDT|PST|PDT|AKST|AKDT|HST"
+)
+_MONTH_TIME = (
+    r"[A-Z][a-z]{2} +[0-9]{1,2}(?: [0-9]{4})? [0-9:]{8}(?:\.[0-9]+)?"
+    rf"(?: (?:{_ZONES}))?"
+)
 # Some systems leave the host out. A word with a colon is no host, but the application.
 _HOST_AND_MESSAGE = (
     r"(?:(?P<host>\S*[^\s:]) )?"

@@ -12,9 +12,12 @@ ISO = "iso"
 """ISO 8601: extended, basic and week dates, with or without an offset."""
 
 SYSLOG_TIMES = tuple(
-    f"%b %d{year} %H:%M:%S{fraction}" for year in ("", " %Y") for fraction in ("", ".%f")
+    f"%b %d{year} %H:%M:%S{fraction}{zone}"
+    for zone in ("", " %Z")
+    for year in ("", " %Y")
+    for fraction in ("", ".%f")
 )
-"""Times of RFC 3164, and those with a year or a fraction, as some systems write them."""
+"""Times of RFC 3164, and those with a year, a fraction or a zone, as some systems write them."""
 
 APACHE_TIMES = ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f %z")
 """Times of access logs, some with a fraction (`%{msec_frac}t` of Apache)."""

@@ -37,6 +37,11 @@ SYSLOG = [
     ("<13>Nov 20 10:00:00 10.0.0.99 [apache] x", {"host": "10.0.0.99", "message": "[apache] x"}),
     ("<13>Nov 20 10:00:00 h last message repeated", {"host": "h"}),
     ("<134>1 2026-11-20T10:00:00Z srv13 iLO5 - - -", {"host": "srv13", "app": "iLO5"}),
+    # The zone of the clock, of network devices by `show-timezone`; the stream declares none.
+    ("<189>29: Nov 20 10:00:00.000 UTC: %SYS-5-CONFIG_I: by x", {"app": "%SYS-5-CONFIG_I"}),
+    ("<13>Nov 20 10:00:00 UTC h app: x", {"host": "h", "app": "app"}),
+    ("<13>Nov 20 10:00:00 CET h app: x", None),
+    ("<13>Nov 20 10:00:00 UTC-1 app: x", {"host": "UTC-1", "app": "app"}),
     # Priorities have 24 facilities and 8 severities (RFC 5424, section 6.2.1).
     ("<191>Nov 20 10:00:00 h app: x", {"host": "h", "priority": "191", "facility": "23"}),
     ("<192>Nov 20 10:00:00 h app: x", None),
@@ -228,3 +233,60 @@ def test_offsets_of_formats_may_have_hours_of_one_digit(offset: str) -> None:
     schema = declare({}, time=TimeReading(formats=("%d.%m.%Y %H:%M %z",)))
     fields = read_one(schema, f'{{"ts":"20.11.2026 15:30 {offset}"}}', JSONL)
     assert fields is not None and fields["ts"] == TEN
+
+
+def test_the_zone_of_a_clock_is_one_of_the_declared_zone() -> None:
+    schema = declare({"host": "string"}, {"ts": ("time",)}, TimeReading(zone="Europe/Rome"))
+    fields = read_one(schema, "<13>Nov 20 11:00:00 CET h app: x", Format("syslog"))
+    assert fields is not None and (fields["ts"], fields["host"]) == (TEN, "h")
+
+
+@pytest.mark.parametrize(
+    ("zone", "local", "year"),
+    [
+        ("Asia/Tokyo", "19:05", 2026),
+        ("Asia/Tokyo", "19:06", 2025),
+        ("America/New_York", "05:05", 2026),
+        ("America/New_York", "05:06", 2025),
+    ],
+)
+def test_a_year_that_is_left_out_is_that_of_the_clock_in_the_zone(
+    zone: str, local: str, year: int
+) -> None:
+    """At 10:00 UTC, and at most five minutes later."""
+    time = TimeReading(zone=zone, formats=("%b %d %H:%M:%S", "iso"))
+    schema = declare({}, {"ts": ("time",)}, time)
+    lines = {
+        "syslog": f"<13>Nov 20 {local}:00 h app: x",
+        "klog": f"I1120 {local}:00.000000       1 x.go:1] a",
+        "jsonl": f'{{"time":"Nov 20 {local}:00"}}',
+    }
+    for name, line in lines.items():
+        fields = read_one(schema, line, Format(name))  # type: ignore[arg-type]
+        assert fields is not None and fields["ts"].startswith(str(year)), name
+
+
+LOGFMT = [
+    # Escapes of Go's and JavaScript's quotes (go-logfmt/logfmt#22).
+    (r'e="file \u001b[33mreally\x1b[0m"', {"e": "file \x1b[33mreally\x1b[0m"}),
+    (r's="\ud83d\ude00\tx"', {"s": "\U0001f600\tx"}),
+    (r's="\ud83d"', None),
+    # Values that are missing, and signs within them (vectordotdev/vector#7134).
+    ('a= b= c="x=1" url=/?a=b&c', {"c": "x=1", "url": "/?a=b&c"}),
+    ('v=1579739313"80007168', None),
+]
+
+
+@pytest.mark.parametrize(("pairs", "expected"), LOGFMT)
+def test_quoted_values_of_logfmt_are_read(pairs: str, expected: dict[str, Any] | None) -> None:
+    fields = read_one(declare({}), f"ts={TEN} {pairs}", Format("logfmt"))
+    if expected is None or fields is None:
+        assert fields is expected
+        return
+    assert fields.items() >= expected.items()
+
+
+def test_empty_columns_of_a_spreadsheet_have_names_of_their_own() -> None:
+    content = b"ts,v,,\n2026-11-20T10:00:00Z,1,,x\n"
+    rows, refused = read_rows(declare({"v": "int"}), content, CSV)
+    assert not refused and rows[0][2] == '{"":null,"column 4":"x"}'

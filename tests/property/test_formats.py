@@ -148,11 +148,15 @@ LINES = {
         b"<34>Nov 20 10:00:00 web-1 su[230]: failed",
         b'<165>1 2026-11-20T10:00:01.003Z web-2 app 8710 ID47 [e@1 k="v"] started',
         b"Feb 29 10:00:00 h no tag",
+        b"<13>Nov 20 11:00:00.5 CET h app: x",
+        b"<189>29: *Nov 20 2026 10:00:00.000 UTC: %SYS-5-CONFIG_I: by x",
     ],
+    "common": [b'h - u [20/Nov/2026:10:00:00 +0100] "GET /x HTTP/1.1" 200 1'],
+    "docker": [b'{"log":"a","stream":"stdout","time":"2026-11-20T10:00:00Z"}'],
     "klog": [b"W1120 10:00:00.000001    1 main.go:12] hello"],
     "text": [b"2026-11-20T10:00:00Z info hello", b"2026-11-20T10:00:00Z warn two\nlines"],
     "cri": [b"2026-11-20T10:00:00Z stdout F hello"],
-    "logfmt": [b'ts=2026-11-20T10:00:00Z level=info msg="a b" n=1'],
+    "logfmt": [b'ts=2026-11-20T10:00:00Z level=info msg="a b" n=1 u="\\ud83d\\ude00"'],
 }
 PATTERN = r"(?P<time>\S+) (?P<level>\w+) (?P<message>.*)"
 
@@ -160,9 +164,11 @@ PATTERN = r"(?P<time>\S+) (?P<level>\w+) (?P<message>.*)"
 @given(st.data(), st.sampled_from(sorted(LINES)))
 def test_log_blocks_equal_lines(data: st.DataObject, name: str) -> None:
     lines = data.draw(st.lists(mutated(LINES[name]), max_size=8))
+    zone = data.draw(st.sampled_from(["UTC", "Europe/Rome", "Asia/Kathmandu", "America/New_York"]))
     schema = declare(
         {"host": "string", "status": "int", "message": "string", "n": "bigint"},
         {"ts": ("time",), "n": ("bytes",)},
+        TimeReading(zone=zone),
     )
     pattern = PATTERN if name == "text" else None
     reading = RecordReading(Format(name, pattern=pattern), clock=CLOCK)  # type: ignore[arg-type]

@@ -13,8 +13,8 @@ from archiver.ingest.decoding.records import MAX_LINE_BYTES
 csv.field_size_limit(MAX_LINE_BYTES)
 
 _INVALID_HEADER = (
-    "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an open "
-    "quote"
+    "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, an open "
+    "quote, or text after a quote"
 )
 # By a part of the message of Python's CSV reader: the fact for the user.
 _CSV_ERRORS = {
@@ -26,7 +26,11 @@ _CSV_ERRORS = {
 
 def parse_csv_header(record: bytes, dialect: CsvDialect = PLAIN_CSV) -> list[str]:
     """The field names in the first record of a CSV file. Raises `ValueError` if it is invalid."""
-    names = [name.strip() for name in split_csv(decode_utf8(record), dialect)]
+    names: list[str] = []
+    for number, field in enumerate(split_csv(decode_utf8(record), dialect), 1):
+        name = field.strip()
+        # Spreadsheets write empty columns after the last one.
+        names.append(name if name or name not in names else f"column {number}")
     if len(set(names)) != len(names):
         raise ValueError("duplicate field name in the CSV header")
     return names

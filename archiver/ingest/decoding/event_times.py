@@ -19,7 +19,7 @@ from archiver.formats import ISO, TimeReading, compile_time_format, expand_time_
 from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.ingest.decoding.records import MAX_DETAIL_LENGTH
 from archiver.ingest.decoding.time_advice import advise_number, advise_text
-from archiver.ingest.decoding.time_texts import LocalTimes, parse_time_texts
+from archiver.ingest.decoding.time_texts import LocalTimes, ParsedTimes, parse_time_texts
 from archiver.times import Micros, to_micros
 
 # Bounds of event times: leaves room for time arithmetic without overflow.
@@ -152,7 +152,7 @@ class TimeReader:
             if text_format == ISO or not positions:
                 continue
             texts = pa.array([values[index].strip() for index in positions], pa.string())
-            times = parse_time_texts(texts, compile_time_format(text_format), self._newest)
+            times = self._parse_texts(texts, text_format)
             instants = self._local_times.to_instants(times)
             micros, problems = instants.micros.tolist(), instants.problems
             for row, index in enumerate(positions):
@@ -166,6 +166,10 @@ class TimeReader:
             elif isinstance(result, str):
                 read[index] = f"{abbreviate(values[index])} {result}"
         return read
+
+    def _parse_texts(self, texts: pa.Array, text_format: str) -> ParsedTimes:
+        time_format = compile_time_format(text_format)
+        return parse_time_texts(texts, time_format, self._newest, self._reading.zone)
 
     def _read_number(self, value: int | float | Decimal) -> Micros:
         unit = self._reading.unit or "s"
@@ -216,7 +220,7 @@ class TimeReader:
         for text_format in self._formats:
             if text_format == ISO:
                 continue
-            times = parse_time_texts(texts, compile_time_format(text_format), self._newest)
+            times = self._parse_texts(texts, text_format)
             if not times.is_valid.any():
                 continue
             if not times.is_valid.all():

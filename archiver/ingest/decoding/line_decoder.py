@@ -27,7 +27,7 @@ def decode_lines(
 ) -> DecodedRows:
     """Decode the non-blank records of one unit, numbered from `first`."""
     future = duration_to_micros(schema.future)
-    parsed = parse_records(reading, lines, future)
+    parsed = parse_records(reading, lines, future, schema.time_reading.zone)
     refused: list[RefusedLine] = []
     rows: list[dict[str, Any]] = []
     raw: list[bytes] = []

@@ -6,8 +6,9 @@ from typing import Any
 from archiver.errors import InvalidValue
 
 _PAIR = re.compile(r'([^\s="]+)(?:=("(?:[^"\\]|\\.)*"|[^\s"]*))?(?=\s|$)', re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_logfmt(text: str) -> dict[str, Any]:
@@ -34,4 +35,15 @@ def parse_logfmt(text: str) -> dict[str, Any]:
 def _unquote(value: str) -> str | None:
     if not value.startswith('"'):
         return value or None
-    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), value[1:-1])
+    text = _ESCAPE.sub(_unescape, value[1:-1])
+    if _SURROGATE.search(text) is None:
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise InvalidValue("an escape is half a character") from error
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    return _ESCAPED.get(match[3], match[3]) if code is None else chr(int(code, 16))

@@ -23,11 +23,11 @@ _JSON_GROUP = "json"
 
 
 def parse_records(
-    reading: RecordReading, records: Sequence[bytes], future: int
+    reading: RecordReading, records: Sequence[bytes], future: int, zone: str = "UTC"
 ) -> list[dict[str, Any] | str]:
-    """The fields of each record, or why it is refused. `future`: see `read_texts`."""
+    """The fields of each record, or why it is refused. `future`, `zone`: see `read_texts`."""
     if find_pattern(reading.format) is not None:
-        return _parse_texts(reading, records, future)
+        return _parse_texts(reading, records, future, zone)
     parse = _parser(reading)
     parsed: list[dict[str, Any] | str] = []
     for record in records:
@@ -68,7 +68,7 @@ def _parse_docker(record: bytes) -> dict[str, Any]:
 
 
 def _parse_texts(
-    reading: RecordReading, records: Sequence[bytes], future: int
+    reading: RecordReading, records: Sequence[bytes], future: int, zone: str
 ) -> list[dict[str, Any] | str]:
     texts: list[str | None] = []
     parsed: list[dict[str, Any] | str] = []
@@ -80,7 +80,7 @@ def _parse_texts(
         except InvalidValue as error:
             texts.append(None)
             parsed.append(str(error)[:MAX_DETAIL_LENGTH])
-    fields = to_records(read_texts(reading, pa.array(texts, pa.string()), future))
+    fields = to_records(read_texts(reading, pa.array(texts, pa.string()), future, zone))
     for position, (text, text_fields) in enumerate(zip(texts, fields, strict=True)):
         if text is None:
             continue

@@ -28,7 +28,8 @@ def read_text_block(
         texts = pa.array(lines, pa.string())
     except UnicodeDecodeError:
         return None
-    fields = read_texts(reading, texts, duration_to_micros(schema.future))
+    future = duration_to_micros(schema.future)
+    fields = read_texts(reading, texts, future, schema.time_reading.zone)
     columns = fields.columns
     if not fields.is_match.all() or "json" in columns:
         return None

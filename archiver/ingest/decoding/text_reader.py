@@ -17,6 +17,7 @@ from archiver.formats import (
 )
 from archiver.ingest.decoding.text_splitting import SPLITTERS, split_request
 from archiver.ingest.decoding.time_texts import parse_time_texts
+from archiver.times import Micros
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,14 @@ class TextFields:
     is_match: npt.NDArray[np.bool_]
 
 
-def read_texts(reading: RecordReading, texts: pa.Array, future: int) -> TextFields:
-    """The fields of texts. `future`: how far a time may be after the clock, in microseconds."""
+def read_texts(
+    reading: RecordReading, texts: pa.Array, future: int, zone: str = "UTC"
+) -> TextFields:
+    """The fields of texts.
+
+    `future`: how far a time may be after the clock, in microseconds. `zone`: of times without an
+    offset; both tell the years that times leave out.
+    """
     text_pattern = find_pattern(reading.format)
     assert text_pattern is not None, "a format of text"
     columns: dict[str, pa.Array] = {}
@@ -50,7 +57,9 @@ def read_texts(reading: RecordReading, texts: pa.Array, future: int) -> TextFiel
             earlier = columns.get(name)
             columns[name] = values if earlier is None else pc.coalesce(earlier, values)
     if text_pattern.times:
-        columns["time"] = _read_times(columns["time"], text_pattern, reading.clock, future)
+        now = int(np.datetime64("now", "us").astype(np.int64))
+        newest = (now if reading.clock is None else reading.clock) + future
+        columns["time"] = _read_times(columns["time"], text_pattern, newest, zone)
     if "request" in columns:
         columns |= _split_request(columns["request"])
     if "priority" in columns:
@@ -77,26 +86,27 @@ def _present(values: pa.Array, is_match: npt.NDArray[np.bool_], empty: str | Non
     return pc.if_else(is_absent, None, values)
 
 
-def _read_times(
-    texts: pa.Array, text_pattern: TextPattern, clock: int | None, future: int
-) -> pa.Array:
+def _read_times(texts: pa.Array, text_pattern: TextPattern, newest: Micros, zone: str) -> pa.Array:
     """Times in the formats of the pattern as ISO 8601; other texts as they are."""
-    newest = int(np.datetime64("now", "us").astype(np.int64)) if clock is None else clock
     # Lines of one second have the same text.
     encoded = texts.dictionary_encode()
-    distinct = _read_distinct_times(encoded.dictionary, text_pattern, newest + future)
+    distinct = _read_distinct_times(encoded.dictionary, text_pattern, newest, zone)
     return distinct.take(encoded.indices)
 
 
-def _read_distinct_times(texts: pa.Array, text_pattern: TextPattern, newest: int) -> pa.Array:
+def _read_distinct_times(
+    texts: pa.Array, text_pattern: TextPattern, newest: Micros, zone: str
+) -> pa.Array:
     for text in text_pattern.times:
-        times = parse_time_texts(texts, compile_time_format(text), newest)
+        times = parse_time_texts(texts, compile_time_format(text), newest, zone)
         if not times.is_valid.any():
             continue
         moments = pa.array(times.micros).cast(pa.timestamp("us"))
         iso = pc.replace_substring(moments.cast(pa.string()), " ", "T")
         if not times.is_local:
             iso = pc.binary_join_element_wise(iso, "Z", "")
+        elif times.zone_names is not None:
+            iso = pc.binary_join_element_wise(iso, pa.array(times.zone_names, pa.string()), " ")
         texts = pc.if_else(pa.array(times.is_valid), iso, texts)
     return texts
 

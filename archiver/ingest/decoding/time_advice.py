@@ -71,7 +71,7 @@ def likely_formats(texts: Sequence[str]) -> list[str]:
     array = pa.array([text.strip() for text in texts], pa.string())
     names: dict[bytes, str] = {}
     for name, directives in candidates or ():
-        times = parse_time_texts(array, compile_time_format(directives), _NEWEST)
+        times = parse_time_texts(array, compile_time_format(directives), _NEWEST, "UTC")
         if times.is_valid.all():
             names.setdefault(times.micros.tobytes(), name)
     return list(names.values())

@@ -43,10 +43,13 @@ class ParsedTimes:
     zone_names: Sequence[str] | None = None
 
 
-def parse_time_texts(texts: pa.Array, time_format: TimeFormat, newest: Micros) -> ParsedTimes:
+def parse_time_texts(
+    texts: pa.Array, time_format: TimeFormat, newest: Micros, zone: str
+) -> ParsedTimes:
     """The times of texts in a format; nulls are not valid.
 
-    `newest`: of times without a year, the latest that is not after it is meant.
+    `newest`: of times without a year, the latest that is not after it is meant. `zone`: of times
+    without an offset.
     """
     matched = pc.extract_regex(texts, time_format.pattern)
     is_valid = pc.is_valid(matched).to_numpy(zero_copy_only=False).copy()
@@ -71,7 +74,8 @@ def parse_time_texts(texts: pa.Array, time_format: TimeFormat, newest: Micros) -
         micros, is_date = _date_micros(_years(parts, time_format), month, day)
         micros += of_day
     else:
-        micros, is_date = _latest_micros(month, day, of_day, newest)
+        latest = int(_to_local(np.array([newest]), zone)[0]) if is_local else newest
+        micros, is_date = _latest_micros(month, day, of_day, latest)
     is_valid &= is_date
     zone_names = parts.texts("zone_name") if is_local else None
     return ParsedTimes(np.where(is_valid, micros, 0), is_valid, is_local, zone_names)

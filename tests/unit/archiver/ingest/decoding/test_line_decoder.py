@@ -65,8 +65,8 @@ def test_csv_line_with_missing_fields_is_refused() -> None:
 def test_lines_after_an_invalid_csv_header_are_refused_for_it() -> None:
     (refused,) = decode_lines(SCHEMA, RecordReading(CSV, ()), [b"2026-01-31,1"], 2).refused_lines
     assert refused.detail == (
-        "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, or an "
-        "open quote"
+        "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, an open "
+        "quote, or text after a quote"
     )
 
 
