@@ -53,7 +53,10 @@ CREATE TABLE processes (
     error                text,
     failed_at            timestamptz,
     -- Of the live process: the last batch with its engine, and batches by engine; NULL: none yet.
-    ingest               jsonb
+    ingest               jsonb,
+    -- Of the live process: the hashes of the streams and relations of the workspace file as it has
+    -- read it, by kind and name.
+    declarations         jsonb
 );
 
 -- Processes that ended without being asked to. `epoch`: NULL if the process ended before it took its

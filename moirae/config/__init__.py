@@ -1,6 +1,11 @@
 """The workspace file: settings, streams, relations and durations."""
 
 from moirae.config.archive import BackupSettings, parse_archive_location
+from moirae.config.changed_declarations import (
+    Declarations,
+    describe_changed_declarations,
+    digest_declarations,
+)
 from moirae.config.durations import (
     DURATION_SCHEMA,
     Duration,
@@ -38,6 +43,7 @@ from moirae.config.time_intervals import NamedTimeIntervals
 __all__ = [
     "BackupSettings",
     "DURATION_SCHEMA",
+    "Declarations",
     "Duration",
     "EXTERNAL_ALERTS",
     "FILE_NAME",
@@ -63,6 +69,8 @@ __all__ = [
     "Settings",
     "Stream",
     "TableSource",
+    "describe_changed_declarations",
+    "digest_declarations",
     "format_duration",
     "interpolate",
     "locate",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from moirae.inspect.archive_checks import TableCheck, check_tables
     from moirae.inspect.archived_rows import check_archived_rows
     from moirae.inspect.backups import summarize_backups
+    from moirae.inspect.changed_declarations import find_changed_declarations
     from moirae.inspect.column_rewrites import describe_rewrites
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
@@ -79,6 +80,7 @@ __all__ = [
     "describe_rewritten_files",
     "describe_subject",
     "explain_rule",
+    "find_changed_declarations",
     "find_crash_loops",
     "is_live_available",
     "list_brokers_away",
@@ -106,6 +108,7 @@ _MODULES = {
     "archive_checks": ("TableCheck", "check_tables"),
     "archived_rows": ("check_archived_rows",),
     "backups": ("summarize_backups",),
+    "changed_declarations": ("find_changed_declarations",),
     "column_rewrites": ("describe_rewrites",),
     "rewritten_files": ("describe_rewritten_files",),
     "delta_checks": ("run_delta_checks",),

@@ -20,7 +20,13 @@ from archiver.read import WIDE_SCAN_ROWS
 from archiver.storage import StorageRoot
 from archiver.threads import start_daemon
 from archiver.times import duration_to_micros
-from moirae.config import EXTERNAL_ALERTS, FileSource, Settings, stream_schema
+from moirae.config import (
+    EXTERNAL_ALERTS,
+    FileSource,
+    Settings,
+    digest_declarations,
+    stream_schema,
+)
 from moirae.deployments import (
     ExternalRules,
     InitialRules,
@@ -34,6 +40,7 @@ from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.column_rewrites import ColumnRewrites
+from moirae.live.declaration_watch import DeclarationWatch
 from moirae.live.detection import Detector
 from moirae.live.early_rules import start_preparing
 from moirae.live.end_of_input import EndOfInput
@@ -116,6 +123,7 @@ _NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _BACKUP_INTERVAL = 10.0  # seconds between checks whether a backup is overdue
 _FORECASTS_INTERVAL = 10.0  # seconds between checks whether forecasts are worse than frequencies
 _COLUMNS_INTERVAL = 1.0  # seconds between looks at the rewrites for changed columns
+_DECLARATIONS_INTERVAL = 2.0  # seconds between looks for changes of the workspace file
 _TOPICS_INTERVAL = 1.0  # seconds between reports of topics that cannot be read
 _UNREAD_INTERVAL = 5.0  # seconds between looks for input that waits
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
@@ -139,6 +147,7 @@ def build_live_process(
     metrics = LiveMetrics()
     acquired = Role(connection, "live", _ROLE_TIMEOUT)
     acquired.metrics = metrics.registry
+    acquired.declare(digest_declarations(settings))
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     _require_streams(settings)
@@ -260,6 +269,7 @@ def build_live_process(
         periodics.append(Periodic("watch backups", _BACKUP_INTERVAL, overdue_backup.run_once))
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
+    declarations = DeclarationWatch(settings)
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),
@@ -268,6 +278,7 @@ def build_live_process(
         Periodic("change columns", _COLUMNS_INTERVAL, column_rewrites.update),
         Periodic("report topics", _TOPICS_INTERVAL, topics.report),
         Periodic("look for unread input", _UNREAD_INTERVAL, unread_input.record),
+        Periodic("look for changed declarations", _DECLARATIONS_INTERVAL, declarations.look),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
     if not drain:

@@ -108,6 +108,10 @@ class Role:
             self._processes.put_metrics(self._role, self.epoch, snapshot)
             self._stored_metrics = snapshot
 
+    def declare(self, declarations: Mapping[str, str]) -> None:
+        """Store what the process has read of the workspace file."""
+        self._processes.put_declarations(self._role, self.epoch, declarations)
+
     def fail(self, error: str) -> None:
         """Store the error by which the process ends; `moirae status` shows it."""
         self._processes.fail(self._role, self.epoch, error[:_MAX_ERROR_LENGTH])

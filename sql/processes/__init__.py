@@ -1,10 +1,11 @@
 """Heartbeats of processes, and the notifications between them."""
 
 from sql.processes.process_exits import ProcessExitGateway, ProcessExitRow
-from sql.processes.processes import ProcessGateway, ProcessRow
+from sql.processes.processes import DeclarationsRow, ProcessGateway, ProcessRow
 from sql.processes.signals import SignalGateway, SignalListener
 
 __all__ = [
+    "DeclarationsRow",
     "ProcessExitGateway",
     "ProcessExitRow",
     "ProcessGateway",

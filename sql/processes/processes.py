@@ -35,6 +35,14 @@ class ProcessRow:
     alive: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DeclarationsRow:
+    """What the live process has read of the workspace file after it started: a hash by name."""
+
+    started_at: datetime
+    declarations: Mapping[str, str]
+
+
 class ProcessGateway(Gateway):
     """The last process of each role."""
 
@@ -78,6 +86,15 @@ class ProcessGateway(Gateway):
     def fail(self, role: str, epoch: int, error: str) -> None:
         """Record the error by which a process ends."""
         self._execute("fail", role=role, epoch=epoch, error=replace_nul(error))
+
+    def put_declarations(self, role: str, epoch: int, declarations: Mapping[str, str]) -> None:
+        """Record what a process has read of the workspace file."""
+        self._execute("put_declarations", role=role, epoch=epoch, declarations=Jsonb(declarations))
+
+    def get_live_declarations(self) -> DeclarationsRow | None:
+        """What the live process has read of the workspace file; None if none runs."""
+        rows = self._records(DeclarationsRow, "get_live_declarations")
+        return rows[0] if rows else None
 
     def list_all(self) -> list[ProcessRow]:
         """The last process of each role, in order of the roles."""

@@ -27,6 +27,16 @@ UPDATE processes SET beat_at = clock_timestamp(), state = %(state)s,
     failed_at = CASE WHEN %(state)s = 'starting' THEN failed_at END
 WHERE role = %(role)s AND epoch = %(epoch)s
 
+-- put_declarations --
+-- What a process has read of the workspace file.
+UPDATE processes SET declarations = %(declarations)s WHERE role = %(role)s AND epoch = %(epoch)s
+
+-- get_live_declarations --
+-- What the live process that runs has read of the workspace file; no row if none runs.
+SELECT started_at, declarations FROM processes
+WHERE role = 'live' AND state IN ('running', 'draining') AND beat_at > clock_timestamp() - interval '1 minute'
+    AND declarations IS NOT NULL
+
 -- fail --
 -- The error by which a process ends.
 UPDATE processes SET beat_at = clock_timestamp(), state = 'failed', error = %(error)s, failed_at = clock_timestamp()

@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from moirae.cli import app
+from moirae.config import digest_declarations
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import database
-from moirae.runtime.roles import ReconnectingRole
+from moirae.runtime.roles import ReconnectingRole, Role
 from tests.workspaces import workspace
 
 WORKSPACE = """
@@ -98,3 +99,24 @@ def test_port_in_use_is_reported_with_its_address(root: Path, taken: int) -> Non
     for role in (server_role, supervisor):
         role.mark_ended()
         role.connection.close()
+
+
+def test_changes_that_wait_for_a_restart_are_reported(root: Path) -> None:
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    text = settings.file.read_text()
+    with database.connect_database(settings, "tests") as connection:
+        live = Role(connection, "live", 0.0)
+        live.declare(digest_declarations(settings))
+        live.heartbeat("running")
+        assert _status_json(root)[1]["warnings"] == []
+        settings.file.write_text(text.replace("  cpu:", "  ping:"))
+        (warning,) = _status_json(root)[1]["warnings"]
+        assert warning == (
+            "moirae.yaml: restart `moirae up` for its changes to take effect: stream ping is new, "
+            "stream cpu is gone"
+        )
+        settings.file.write_text(text)
+        live.heartbeat("ended")
+        settings.file.write_text(text.replace("  cpu:", "  ping:"))
+        assert _status_json(root)[1]["warnings"] == []
+    settings.file.write_text(text)

@@ -112,6 +112,7 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
+    "integration/test_status_command.py": "moirae.inspect.changed_declarations",
     "integration/test_process_exits.py": "moirae.inspect.state moirae.inspect.unread_input",
     "integration/test_past_events.py": "moirae.history.attempts",
     "unit/moirae/notify/channels/test_apprise_channel.py": "moirae.notify.channels.apprise_process",

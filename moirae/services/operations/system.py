@@ -109,7 +109,12 @@ class AuditPage:
 @operation("GET", "/status", role="viewer")
 def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
     """Show counters, processes and problems of the workspace."""
-    from moirae.inspect import collect_status, list_problems, measure_unread_input
+    from moirae.inspect import (
+        collect_status,
+        find_changed_declarations,
+        list_problems,
+        measure_unread_input,
+    )
 
     settings = workspace.settings
     report = collect_status(
@@ -121,9 +126,10 @@ def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
     report["unread_input"] = measure_unread_input(
         settings, workspace.connection, report["unread_input"], report["processes"]
     )
+    changed = find_changed_declarations(settings, workspace.connection)
     assessment = {
         "problems": list_problems(report),
-        "warnings": list(map(str, settings.warnings)),
+        "warnings": [*map(str, settings.warnings), *filter(None, [changed])],
     }
     return cast(WorkspaceStatus, {**report, **assessment})
 

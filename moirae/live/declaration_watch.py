@@ -1,0 +1,43 @@
+"""Says once that streams or relations of the workspace file were changed while the process runs."""
+
+from contextlib import suppress
+
+import structlog
+
+from moirae.config import (
+    Settings,
+    describe_changed_declarations,
+    digest_declarations,
+    load_settings_from_environment,
+)
+from moirae.errors import MoiraeError
+
+_LOG = structlog.get_logger()
+
+
+class DeclarationWatch:
+    """Compares the workspace file with what the process has read of it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._file = settings.file
+        self._declared = digest_declarations(settings)
+        self._read_at = settings.file.stat().st_mtime_ns
+        self._described: str | None = None
+
+    def look(self) -> None:
+        """Read the file if it has changed, and log what the process does not know of it."""
+        with suppress(OSError, MoiraeError):  # an invalid file is reported by `moirae status`
+            changed_at = self._file.stat().st_mtime_ns
+            if changed_at == self._read_at:
+                return
+            self._read_at = changed_at
+            present = digest_declarations(load_settings_from_environment(self._file))
+            described = describe_changed_declarations(self._declared, present)
+            if described is not None and described != self._described:
+                _LOG.warning(
+                    "workspace file changed",
+                    action="declarations_changed",
+                    file=str(self._file),
+                    remedy=described,
+                )
+            self._described = described
