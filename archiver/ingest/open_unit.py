@@ -15,7 +15,13 @@ import pyarrow as pa
 from archiver.delta import StreamSchema, row_places
 from archiver.formats import CSV, JSONL
 from archiver.ingest.classify import Array, Mask, RowClassification, latest
-from archiver.ingest.decoding import DecodedRows, RefusalReason, RefusedLine, select_raw
+from archiver.ingest.decoding import (
+    DecodedRows,
+    RefusalReason,
+    RefusedLine,
+    redact_names,
+    select_raw,
+)
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.keys_ahead import KeyAhead, find_keys_ahead, merge_keys_ahead
 from archiver.ingest.lateness import LateRows, LateRule
@@ -159,7 +165,7 @@ def make_slices(
     """
     for batch in batches:
         open_unit.add_counts(read=batch.records_read)
-        open_unit.fields = batch.reading.fields
+        open_unit.fields = redact_names(schema, batch.reading.fields)
         open_unit.add_refused(batch.rows.refused_lines)
         decoded, ts, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
         open_unit.add_refused(refused_lines)

@@ -20,7 +20,14 @@ from archiver.formats import (
     redact_value,
     replace_value,
 )
-from archiver.ingest.decoding import dump_json, load_json, redact_records, redact_row
+from archiver.ingest.decoding import (
+    dump_json,
+    load_json,
+    redact_names,
+    redact_records,
+    redact_row,
+    write_csv,
+)
 from archiver.ingest.source_text import find_encoding_mark, iterate_blocks
 from archiver.ingest.source_units import csv_fields
 from archiver.ingest.text_records import split_records
@@ -53,6 +60,10 @@ def _redact_lines(schema: StreamSchema, record_format: Format, text: bytes) -> b
             header, records = records[:1], records[1:]
         fields = dialect.names or (csv_fields(header[0], dialect) if header else schema.field_names)
     reading = RecordReading(record_format, None if fields is None else tuple(fields))
+    if header and fields:
+        names = redact_names(schema, fields)
+        if names is not None and list(names) != list(fields):
+            header = [write_csv(names, record_format.csv)]
     lines = [*header, *redact_records(schema, reading, records)]
     return b"".join(line + b"\n" for line in lines)
 

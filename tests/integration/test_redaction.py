@@ -16,6 +16,7 @@ from tests.integration.test_repeated_deliveries import (
     declare,
     mode,
     root,
+    write_csv,
     write_lines,
 )
 from tests.integration.test_units import SCHEMA, Archive
@@ -72,3 +73,14 @@ def test_no_secret_is_written(archive: Archive, tmp_path: Path, mode: EngineMode
     assert counters(archive) == {"read": 5, "archived": 2, "malformed": 2, "conflicts": 1}
     text = written(archive)
     assert "uses ***" in text and "key-" not in text
+
+
+def test_a_row_that_is_taken_for_a_header_is_redacted(
+    archive: Archive, tmp_path: Path, mode: EngineMode
+) -> None:
+    declare(archive, STARS, mode)
+    lines = [f"2026-01-01T01:00:00Z,a,1,key-{number}" for number in (1, 2)]
+    archive.ingest(write_csv(tmp_path, "a.csv", *lines))
+    assert counters(archive) == {"read": 1, "malformed": 1}
+    fields = archive.connection.execute("SELECT fields FROM units").fetchone()
+    assert "***" in repr(fields) and "key-" not in repr(fields) + written(archive)

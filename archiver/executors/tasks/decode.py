@@ -13,7 +13,7 @@ from archiver.executors.tasks.reading import read_pieces, with_lines
 from archiver.formats import Format
 from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
 from archiver.ingest.classify import Array
-from archiver.ingest.decoding import RefusedLine
+from archiver.ingest.decoding import RefusedLine, redact_names
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
@@ -192,7 +192,7 @@ class _RowCollector:
             newest_not_ahead=observed.newest_not_ahead,
             keys_ahead=observed.keys_ahead,
             refused_lines=[*batch.rows.refused_lines, *time_refused],
-            fields=batch.reading.fields,
+            fields=redact_names(schema, batch.reading.fields),
         )
         self.segments.append(segment)
         if not len(ts):

@@ -15,7 +15,13 @@ from archiver.ingest.decoding.records import (
     RefusalReason,
     RefusedLine,
 )
-from archiver.ingest.decoding.redacted_records import redact_records, redact_refused, redact_row
+from archiver.ingest.decoding.redacted_records import (
+    redact_names,
+    redact_records,
+    redact_refused,
+    redact_row,
+    write_csv,
+)
 from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 from archiver.ingest.decoding.time_advice import likely_formats, likely_units
 
@@ -41,8 +47,10 @@ __all__ = [
     "parse_csv_header",
     "parse_iso_time",
     "parse_records",
+    "redact_names",
     "redact_records",
     "redact_refused",
     "redact_row",
     "select_raw",
+    "write_csv",
 ]

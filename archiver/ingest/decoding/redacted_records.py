@@ -75,6 +75,13 @@ def redact_refused(
     return redacted_lines
 
 
+def redact_names(schema: StreamSchema, names: Sequence[str] | None) -> Sequence[str] | None:
+    """The field names of CSV: a row may be taken for a header. None: of other formats."""
+    if names is None or not schema.redactions:
+        return names
+    return list(redact_row(schema, dict.fromkeys(names)))
+
+
 def redact_row(schema: StreamSchema, row: dict[str, Any]) -> dict[str, Any]:
     """The fields of one record."""
     return _Redactor(schema).redact_fields(row)
@@ -112,8 +119,7 @@ class _Redactor:
         if name in _JSON_FORMATS:
             return dump_json(redacted)
         if reading.format.is_csv:
-            values = [redacted[field] for field in reading.fields or ()]
-            return _write_csv(values, reading.format.csv)
+            return write_csv(list(redacted.values()), reading.format.csv)
         return self._replace_texts(record, fields, redacted)
 
     def redact_fields(self, record: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +163,8 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).replace("\\/", "/")
 
 
-def _write_csv(values: Sequence[str | None], dialect: CsvDialect) -> bytes:
+def write_csv(values: Sequence[str | None], dialect: CsvDialect) -> bytes:
+    """A record of CSV."""
     target = io.StringIO()
     options = {**reader_options(dialect), "lineterminator": ""}
     csv.writer(target, **options).writerow(["" if value is None else value for value in values])

@@ -47,6 +47,13 @@ def test_fields_of_csv_are_written_again() -> None:
     ]
 
 
+def test_a_row_that_is_taken_for_a_header_is_redacted() -> None:
+    content = f"{TEN},key-1,x\n{TEN},key-2,key-3\n".encode()
+    schema = replace(SCHEMA, fields={}, redactions=SCHEMA.redactions[1:])
+    redacted = redact_content(schema, CSV, content)
+    assert redacted.decode().splitlines() == [f"{TEN},key,x", f"{TEN},key,key"]
+
+
 def test_rows_inside_of_documents_are_redacted() -> None:
     content = b'{"items":[{"note":"key-1"},{"auth":{"token":"t"}}]}'
     redacted = redact_content(SCHEMA, Format("json", records="items"), content)
