@@ -36,7 +36,7 @@ def find_plain_expressions(
         rewritten = {
             node: plain
             for node in _list_conditions(query)
-            if (plain := rewrite(node.copy())).sql(dialect="spark") != node.sql(dialect="spark")
+            if (plain := rewrite(node)) is not None
         }
         if not rewritten or _is_plain(activate(definition), settings):
             return

@@ -43,20 +43,22 @@ UNCHANGED = [
 ]
 
 
-def render(condition: str) -> str:
-    node = parse(f"SELECT 1 WHERE {condition}").args["where"].this
-    return str(rewrite(node).sql(dialect="spark"))
+def render(condition: str) -> str | None:
+    rewritten = rewrite(parse(f"SELECT 1 WHERE {condition}").args["where"].this)
+    return None if rewritten is None else str(rewritten.sql(dialect="spark"))
 
 
 @pytest.mark.parametrize(("condition", "plain"), PAIRS)
 def test_equal_plain_condition_is_found(condition: str, plain: str) -> None:
     assert render(condition) == plain
-    assert render(f"NOT ({condition}) AND v > 5").endswith("AND v > 5")
+    combined = render(f"NOT ({condition}) AND v > 5")
+    assert combined is not None
+    assert combined.endswith("AND v > 5")
 
 
 @pytest.mark.parametrize("condition", UNCHANGED)
 def test_other_conditions_stay(condition: str) -> None:
-    assert render(condition) == parse(f"SELECT {condition}").selects[0].sql(dialect="spark")
+    assert render(condition) is None
 
 
 def test_rewritten_conditions_hold_for_the_same_rows() -> None:
@@ -69,6 +71,8 @@ def test_rewritten_conditions_hold_for_the_same_rows() -> None:
         if any(name in condition for name in ("isn", "locate", "RLIKE", "nvl")):
             continue
         node = parse(f"SELECT 1 WHERE {condition}").args["where"].this
-        before, after = node.sql(dialect="duckdb"), rewrite(node.copy()).sql(dialect="duckdb")
+        rewritten = rewrite(node)
+        assert rewritten is not None
+        before, after = node.sql(dialect="duckdb"), rewritten.sql(dialect="duckdb")
         verdicts = duckdb.sql(f"SELECT ({before}), ({after}) FROM {rows}").fetchall()
         assert [row[0] for row in verdicts] == [row[1] for row in verdicts], condition
