@@ -12,7 +12,7 @@ from moirae.evaluation import IndexedRules, RuleGrouper
 from moirae.evaluation.plan import ActiveRule
 from moirae.lints.rewrites import rewrite
 from moirae.rules import Definition, LintName
-from recall.query import Unsupported, parse
+from recall.query import Unsupported, parse, read_query
 
 # Only queries with one of these are parsed again.
 _MENTION = re.compile(
@@ -32,13 +32,15 @@ def find_plain_expressions(
     if expr is None or definition.reads_revisions or _MENTION.search(expr) is None:
         return
     try:
+        if not any(map(rewrite, _list_conditions(read_query(expr)))):
+            return
         query = parse(expr)
         rewritten = {
             node: plain
             for node in _list_conditions(query)
             if (plain := rewrite(node)) is not None
         }
-        if not rewritten or _is_plain(activate(definition), settings):
+        if _is_plain(activate(definition), settings):
             return
         messages = [_describe(node, plain) for node, plain in rewritten.items()]
         for node, plain in rewritten.items():
