@@ -66,10 +66,14 @@ class SigmaDocument:
 
 @dataclass
 class Collection:
-    """All documents of some files. `ignored`: number of documents that are not of Sigma."""
+    """All documents of some files. `ignored`: number of documents that are not of Sigma.
+
+    `correlated`: names and IDs of the rules that correlations which cannot be read use alone.
+    """
 
     documents: list[SigmaDocument] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    correlated: set[str] = field(default_factory=set)
     files: int = 0
     ignored: int = 0
 
@@ -167,13 +171,13 @@ def _add_document(
     location = location._replace(title=title, sigma_id=str(document.get("id") or ""))
     try:
         content = _parse(deepcopy(document))
-    except SigmaError as error:
-        collection.left_out.append(LeftOut(location, "invalid", _one_line(error)))
-        return
     except Exception as error:
-        # pySigma also fails in other ways on values that it does not expect.
-        reason = f"not a valid Sigma rule: {_one_line(error)}"
+        reason = _one_line(error)
+        if not isinstance(error, SigmaError):
+            # pySigma also fails in other ways on values that it does not expect.
+            reason = f"not a valid Sigma rule: {reason}"
         collection.left_out.append(LeftOut(location, "invalid", reason))
+        collection.correlated |= _list_correlated(document)
         return
     collection.documents.append(SigmaDocument(content, _identify(content, name), name, location))
 
@@ -184,10 +188,24 @@ def _parse(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | Sigma
         if isinstance(document.get(key), str):
             document[key] = [document[key]]
     if "correlation" in document:
+        # pySigma reads it inside; the specification has it beside `level`.
+        if "generate" in document and isinstance(document["correlation"], dict):
+            document["correlation"].setdefault("generate", document["generate"])
         return SigmaCorrelationRule.from_dict(document)
     if "filter" in document:
         return SigmaFilter.from_dict(document, policy=_POLICY)
     return SigmaRule.from_dict(document, policy=_POLICY)
+
+
+def _list_correlated(document: dict[str, Any]) -> set[str]:
+    """The names and IDs of the rules that a correlation uses, if they are no rules of their own."""
+    correlation = document.get("correlation")
+    if not isinstance(correlation, dict):
+        return set()
+    if correlation.get("generate", document.get("generate")) is True:
+        return set()
+    rules = correlation.get("rules")
+    return set(map(str, rules if isinstance(rules, list) else [rules]))
 
 
 def _identify(content: SigmaRule | SigmaCorrelationRule | SigmaFilter, name: str) -> str:

@@ -122,7 +122,10 @@ def _apply_filters(collection: Collection, result: GeneratedRules) -> None:
 
 
 def _resolve_correlations(collection: Collection) -> dict[str, str]:
-    """Link correlations to their rules. Returns why that is not possible, by ID."""
+    """Link correlations to their rules. Returns why that is not possible, by ID.
+
+    The rules of a correlation that is left out do not become rules of their own by that.
+    """
     contents: list[SigmaRule | SigmaCorrelationRule | SigmaFilter] = [
         document.content
         for document in collection.documents
@@ -136,4 +139,10 @@ def _resolve_correlations(collection: Collection) -> dict[str, str]:
                 document.content.resolve_rule_references(resolved_rules)
             except SigmaError as error:
                 failures[document.id] = " ".join(str(error).split())
+                if not document.content.generate:
+                    collection.correlated |= {str(r.reference) for r in document.content.rules or ()}
+    for document in collection.documents:
+        names = {document.id, str(document.content.name)}
+        if isinstance(document.content, SigmaRule) and names & collection.correlated:
+            document.content.disable_output()
     return failures

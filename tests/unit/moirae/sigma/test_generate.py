@@ -1,5 +1,7 @@
 """A collection becomes rules: filters are applied, correlations have their rules."""
 
+import pytest
+
 from moirae.sigma.collection import parse_collection
 from moirae.sigma.fields import StreamLayout
 from moirae.sigma.generate import GeneratedRules, RuleGenerator
@@ -70,8 +72,32 @@ def test_correlated_rules_are_no_rules_of_their_own() -> None:
         ["Computer"],
         "correlations",
     )
-    result = generate(NET, CORRELATION.replace("type:", "generate: true\n    type:"))
-    assert [rule.title for rule in result.rules] == ["Account list", "Many lists"]
+    inside = CORRELATION.replace("type:", "generate: true\n    type:")
+    for correlation in (inside, CORRELATION + "generate: true\n"):
+        result = generate(NET, correlation)
+        assert [rule.title for rule in result.rules] == ["Account list", "Many lists"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[account_list]", "[account_list, gone]"),
+        ("[account_list]", f"[gone, {NET_ID}]"),
+        ("type: event_count", "type: unheard_of"),
+        ("timespan: 5m", "timespan: soon"),
+        ("condition: {gte: 3}", "condition: {gte: [3]}"),
+        ("level: high", "level: 7"),
+        ("type: event_count", "type: value_avg"),
+    ],
+)
+def test_rules_of_a_refused_correlation_do_not_page_by_themselves(old: str, new: str) -> None:
+    correlation = CORRELATION.replace(old, new)
+    for documents in ((NET, correlation), (correlation, NET)):
+        result = generate(*documents)
+        assert [item.location.title for item in result.left_out] == ["Many lists"]
+        assert (result.rules, result.correlated) == ([], ["Account list"])
+    result = generate(NET, correlation + "generate: true\n")
+    assert [rule.title for rule in result.rules] == ["Account list"]
 
 
 def test_correlation_of_an_unknown_rule_is_a_reason() -> None:
