@@ -204,7 +204,7 @@ def _list_correlated(document: dict[str, Any]) -> set[str]:
         return set()
     if correlation.get("generate", document.get("generate")) is True:
         return set()
-    rules = correlation.get("rules")
+    rules = correlation.get("rules") or []
     return set(map(str, rules if isinstance(rules, list) else [rules]))
 
 

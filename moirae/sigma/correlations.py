@@ -25,6 +25,7 @@ from moirae.sigma.queries import QueryWriter, check_size
 from moirae.sigma.sql_text import quote_name
 
 _MAX_ORDERED = 4  # rules of an ordered correlation: each is a join
+_MAX_TIMESPAN = 366 * 86_400  # seconds that each event looks back
 _OPERATORS = {"LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "EQ": "=", "NEQ": "<>"}
 _VALUE = "matched_value"
 _RULE = "matched_rule"
@@ -60,6 +61,8 @@ class CorrelationWriter:
         """Raises `NotImported`."""
         if rule.errors:
             raise NotImported("invalid", str(rule.errors[0]))
+        if rule.timespan.seconds > _MAX_TIMESPAN:
+            raise NotImported("correlation", "a time span of more than a year")
         members = [self._member(rule, reference) for reference in rule.referenced_rules]
         groups = {self._name_group(field, members): field for field in rule.group_by or ()}
         if len(groups) < len(rule.group_by or ()):
@@ -83,8 +86,7 @@ class CorrelationWriter:
 
     def _member(self, rule: SigmaCorrelationRule, reference: SigmaRuleReference) -> _Member:
         referenced: Any = reference.rule
-        if not isinstance(referenced, SigmaRule):
-            raise NotImported("correlation", "it correlates another correlation")
+        assert isinstance(referenced, SigmaRule)
         fields, condition = self._queries.write_condition(referenced)
         names = {reference.reference, str(referenced.id), str(referenced.name)}
         aliases: dict[str, str] = {}
@@ -105,6 +107,8 @@ class CorrelationWriter:
         having = measure
         if not isinstance(rule.condition, SigmaExtendedCorrelationCondition):
             count = rule.condition.count
+            if _holds_only_without_events(rule.condition.op.name, count):
+                raise NotImported("correlation", "that nothing happened, which no event shows")
             having = f"{measure} {_OPERATORS[rule.condition.op.name]} {count}"
             outputs.append(f"{measure} AS n")
         events = self._rows(members, groups, None, "")
@@ -205,6 +209,11 @@ def _write_extended(node: Any, members: Sequence[_Member]) -> str:
     assert isinstance(node, CorrelationConditionAND | CorrelationConditionOR)
     operator = " AND " if isinstance(node, CorrelationConditionAND) else " OR "
     return f"({operator.join(operands)})"
+
+
+def _holds_only_without_events(operator: str, count: int) -> bool:
+    """Whether a condition does not hold for any count from one on."""
+    return (operator in ("LTE", "EQ") and count < 1) or (operator == "LT" and count <= 1)
 
 
 def _value_field(rule: SigmaCorrelationRule) -> str | None:

@@ -134,15 +134,20 @@ def _resolve_correlations(collection: Collection) -> dict[str, str]:
     resolved_rules = SigmaCollection(contents, resolve_references=False)
     failures: dict[str, str] = {}
     for document in collection.documents:
-        if isinstance(document.content, SigmaCorrelationRule):
-            try:
-                document.content.resolve_rule_references(resolved_rules)
-            except SigmaError as error:
-                failures[document.id] = " ".join(str(error).split())
-                if not document.content.generate:
-                    collection.correlated |= {str(r.reference) for r in document.content.rules or ()}
+        correlation = document.content
+        if not isinstance(correlation, SigmaCorrelationRule):
+            continue
+        try:
+            correlation.resolve_rule_references(resolved_rules)
+        except SigmaError as error:
+            failures[document.id] = " ".join(str(error).split())
+            if not correlation.generate:
+                collection.correlated |= {rule.reference for rule in correlation.rules or ()}
+            continue
+        if not all(isinstance(part.rule, SigmaRule) for part in correlation.referenced_rules):
+            failures[document.id] = "it correlates another correlation"
     for document in collection.documents:
-        names = {document.id, str(document.content.name)}
+        names = {document.id, document.content.name}
         if isinstance(document.content, SigmaRule) and names & collection.correlated:
             document.content.disable_output()
     return failures

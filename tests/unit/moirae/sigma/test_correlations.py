@@ -82,6 +82,12 @@ def test_ordered_rules_are_joined_in_order() -> None:
         ("event_count", "value_avg", "slides"),
         ("rules: [account_list]", "rules: [gone]", "gone"),
         ("timespan: 5m", "timespan: 5x", "5x"),
+        ("timespan: 5m", "timespan: 99999999999d", "more than a year"),
+        ("{gte: 3}", "{eq: 0}", "nothing happened"),
+        ("{gte: 3}", "{lt: 1}", "nothing happened"),
+        ("{gte: 3}", "{lte: 0}", "nothing happened"),
+        ("{gte: 3}", "{gt: 1, lte: 3}", "exactly one condition"),
+        ("account_list", "11111111-1111-4111-8111-111111111111", "another correlation"),
     ],
 )
 def test_what_cannot_be_said_is_a_reason(old: str, new: str, expected: str) -> None:

@@ -100,6 +100,12 @@ def test_rules_of_a_refused_correlation_do_not_page_by_themselves(old: str, new:
     assert [rule.title for rule in result.rules] == ["Account list"]
 
 
+def test_refused_correlation_without_rules_leaves_the_others() -> None:
+    result = generate(CURL, CORRELATION.replace("    rules: [account_list]\n", ""))
+    assert [rule.title for rule in result.rules] == ["Download by curl"]
+    assert [item.location.title for item in result.left_out] == ["Many lists"]
+
+
 def test_correlation_of_an_unknown_rule_is_a_reason() -> None:
     (item,) = generate(CORRELATION).left_out
     assert "account_list" in item.reason
