@@ -36,9 +36,7 @@ def find_plain_expressions(
             return
         query = parse(expr)
         rewritten = {
-            node: plain
-            for node in _list_conditions(query)
-            if (plain := rewrite(node)) is not None
+            node: plain for node in _list_conditions(query) if (plain := rewrite(node)) is not None
         }
         if _is_plain(activate(definition), settings):
             return

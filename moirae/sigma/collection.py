@@ -27,7 +27,7 @@ from moirae.sigma.report import LeftOut, RuleLocation
 SUFFIXES = frozenset({".yml", ".yaml"})
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 # What a Sigma document has. Others, such as settings of a repository, are no rules.
-_LISTS_OF_TEXTS = ("references", "tags", "falsepositives", "fields")
+_LISTS_OF_TEXTS = ("references", "falsepositives", "fields")
 _SIGMA_KEYS = frozenset({"detection", "correlation", "filter", "logsource", "action"})
 _SOURCE_SUFFIX = re.compile(r" in rule .*| in /.*", re.DOTALL)
 
@@ -56,12 +56,14 @@ class SigmaDocument:
     """A rule, correlation or filter.
 
     `id`: Sigma's, or one made from its name or file. `name`: of its file inside the collection.
+    `tags`: as written; pySigma refuses rules with one that has no namespace, such as `sysmon`.
     """
 
     content: SigmaRule | SigmaCorrelationRule | SigmaFilter
     id: str
     name: str
     location: RuleLocation
+    tags: tuple[str, ...] = ()
 
 
 @dataclass
@@ -168,6 +170,7 @@ def _add_document(
     collection: Collection, document: dict[str, Any], location: RuleLocation, name: str
 ) -> None:
     title = str(document.get("title") or "")
+    tags = document.get("tags") or []
     location = location._replace(title=title, sigma_id=str(document.get("id") or ""))
     try:
         content = _parse(deepcopy(document))
@@ -179,10 +182,13 @@ def _add_document(
         collection.left_out.append(LeftOut(location, "invalid", reason))
         collection.correlated |= _list_correlated(document)
         return
-    collection.documents.append(SigmaDocument(content, _identify(content, name), name, location))
+    texts = tuple(map(str, tags)) if isinstance(tags, list) else (str(tags),)
+    sigma_id = _identify(content, name)
+    collection.documents.append(SigmaDocument(content, sigma_id, name, location, texts))
 
 
 def _parse(document: dict[str, Any]) -> SigmaRule | SigmaCorrelationRule | SigmaFilter:
+    document.pop("tags", None)
     for key in _LISTS_OF_TEXTS:
         # Public collections also write one of them without a list.
         if isinstance(document.get(key), str):

@@ -84,7 +84,7 @@ class RuleGenerator:
             names = (source.product, source.category, source.service)
             topic = "_".join(name for name in names if name) or "rules"
         sigma_map = self._queries.layout.map
-        values["labels"] = make_labels(content, document.id, sigma_map)
+        values["labels"] = make_labels(content, document.id, document.tags, sigma_map)
         values["annotations"] = make_annotations(content, sigma_map)
         _validate(values)
         return GeneratedRule(document.id, content.title, topic, document.name, values)

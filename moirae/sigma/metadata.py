@@ -28,14 +28,16 @@ def make_name(title: str, sigma_id: str) -> str:
     return f"{words[: _MAX_NAME - _ID_DIGITS - 1].rstrip('_')}-{digits}"
 
 
-def make_labels(rule: AnyRule, sigma_id: str, sigma_map: SigmaMap) -> dict[str, str]:
+def make_labels(
+    rule: AnyRule, sigma_id: str, tags: Iterable[str], sigma_map: SigmaMap
+) -> dict[str, str]:
     """The labels: what routes and silences match."""
     level = _name(rule.level)
     labels = {
         "severity": sigma_map.severity.get(level, level),
         "level": level,
         "status": _name(rule.status),
-        "tags": ",".join(map(str, rule.tags)),
+        "tags": ",".join(tags),
         "category": "",
         "product": "",
         "service": "",

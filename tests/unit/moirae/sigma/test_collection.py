@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from moirae.sigma.collection import parse_collection, read_collection
 from tests.unit.moirae.sigma.examples import CURL, NET, NET_ID, write_rules
 
@@ -94,3 +96,19 @@ falsepositives: Administrators
     (document,) = parse_collection("f.yml", text).documents
     assert document.content.references == ["https://a.example/curl"]
     assert document.content.falsepositives == ["Administrators"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("[attack.t1105, sysmon]", ("attack.t1105", "sysmon")),
+        ("sysmon", ("sysmon",)),
+        ("[7, .x, a.b.c]", ("7", ".x", "a.b.c")),
+        ("", ()),
+    ],
+)
+def test_tags_are_kept_as_written(tags: str, expected: tuple[str, ...]) -> None:
+    text = f"title: t\ntags: {tags}\nlogsource: {{product: x}}\ndetection: {{a: {{x: 1}}, condition: a}}\n"
+    repeated = parse_collection("f.yml", f"{text}---\naction: repeat\ntitle: u\n")
+    assert [document.tags for document in repeated.documents] == [expected, expected]
+    assert not repeated.left_out

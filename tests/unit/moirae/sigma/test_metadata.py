@@ -17,12 +17,14 @@ def test_name_has_words_of_the_title_and_digits_of_the_id() -> None:
 
 
 def test_labels_have_level_tags_and_log_source() -> None:
-    labels = make_labels(RULE, CURL_ID, SigmaMap(severity={"high": "page"}))
+    labels = make_labels(
+        RULE, CURL_ID, ["attack.t1105", "sysmon"], SigmaMap(severity={"high": "page"})
+    )
     assert labels == {
         "severity": "page",
         "level": "high",
         "status": "test",
-        "tags": "attack.command-and-control,attack.t1105",
+        "tags": "attack.t1105,sysmon",
         "category": "process_creation",
         "product": "windows",
         "sigma_id": CURL_ID,
