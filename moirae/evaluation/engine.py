@@ -188,14 +188,3 @@ class RuleEngine(Protocol):
 
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterable[Outcome]:
         """The outcomes of selected groups, each of which is in one of them."""
-
-
-def select_groups(
-    engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest
-) -> tuple[Sequence[RuleGroup], Sequence[RuleGroup]]:
-    """The groups that an engine takes, and the others."""
-    selected = engine.select(groups, request)
-    if not selected or len(selected) == len(groups):
-        return selected, [] if selected else groups
-    taken = set(selected)
-    return selected, [group for group in groups if group not in taken]

@@ -13,10 +13,10 @@ import pyarrow as pa
 from moirae.alerts import EventRow
 from moirae.evaluation.costs import RuleCosts
 from moirae.evaluation.duckdb_rules import DuckDBRules
-from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine, select_groups
+from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.executor_rules import ExecutorRules
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.isolation import GroupResults, evaluate_groups
+from moirae.evaluation.isolation import GroupResults, evaluate_groups, select_groups
 from moirae.evaluation.losses import VerdictLosses
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view

@@ -21,7 +21,6 @@ from moirae.evaluation.engine import (
     Lost,
     Outcome,
     RuleEngine,
-    select_groups,
 )
 from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.plan import ActiveRule
@@ -81,9 +80,8 @@ def evaluate_groups(
             selected, declined = select_groups(engine, part, part_request)
             if declined:
                 remaining.setdefault(part_request, []).extend(declined)
-            for outcome in _isolate(
-                engine, GroupsWithRows(selected, part_request), results.seconds
-            ):
+            selected_part = GroupsWithRows(selected, part_request)
+            for outcome in _isolate(engine, selected_part, results.seconds):
                 if isinstance(outcome, Declined):
                     remaining.setdefault(outcome.request, []).extend(outcome.groups)
                 else:
@@ -95,10 +93,21 @@ def evaluate_groups(
     return results
 
 
+def select_groups(
+    engine: RuleEngine, groups: Sequence[RuleGroup], request: EvaluationRequest
+) -> tuple[Sequence[RuleGroup], Sequence[RuleGroup]]:
+    """The groups that an engine takes, and the others."""
+    selected = engine.select(groups, request)
+    if not selected or len(selected) == len(groups):
+        return selected, [] if selected else groups
+    taken = set(selected)
+    return selected, [group for group in groups if group not in taken]
+
+
 def _isolate(
     engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
 ) -> Iterator[Outcome]:
-    """The outcomes of groups, in which each failure is that of a single rule.
+    """The outcomes of selected groups, in which each failure is that of a single rule.
 
     `seconds`: gets the time of each rule.
     """
@@ -109,18 +118,20 @@ def _isolate(
         part = pending.pop()
         if failed and failed.issuperset(part.rules):
             continue
-        # Rows of a file that were divided are in memory: the engine may not take them.
-        selected, declined = select_groups(engine, part.groups, part.request)
-        if declined:
-            yield Declined(declined, part.request, "divided rows")
         divided: list[GroupsWithRows] = []
-        for outcome in _run_timed(engine, GroupsWithRows(selected, part.request), seconds):
+        for outcome in _run_timed(engine, part, seconds):
             if not isinstance(outcome, Charged):
                 yield outcome
                 continue
             result = _divide_charged(outcome, part.request, divisions)
             if isinstance(result, list):
-                divided += result
+                for groups, request in result:
+                    # Rows of a file that were divided are in memory: the engine may not take them.
+                    selected, declined = select_groups(engine, groups, request)
+                    if declined:
+                        yield Declined(declined, request, "divided rows")
+                    if selected:
+                        divided.append(GroupsWithRows(selected, request))
                 continue
             if isinstance(result, Charged):
                 failed.update(GroupsWithRows(result.groups, part.request).rules)
@@ -132,8 +143,6 @@ def _run_timed(
     engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
 ) -> Iterator[Outcome]:
     """The outcomes of an engine. `seconds`: gets the time of each rule."""
-    if not part.groups:
-        return
     started_at = time.perf_counter()
     for outcome in engine.run(*part):
         _add_seconds(seconds, outcome, time.perf_counter() - started_at)

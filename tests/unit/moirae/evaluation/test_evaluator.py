@@ -90,7 +90,7 @@ def guard() -> FakeGuard:
     return FakeGuard()
 
 
-def _evaluator(
+def make_evaluator(
     guard: FakeGuard, engine_choice: EngineChoice, executor_rules: ExecutorRules | None = None
 ) -> RuleEvaluator:
     rows: Any = Mock()
@@ -113,7 +113,7 @@ def _upper(name: str) -> ActiveRule:
 
 def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
     rule = make_filter("A", 1.5)
-    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
+    result = make_evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
         [rule], {"s": make_source(make_rows(1.0, 2.0))}
     )
     ((evaluated, event_rows),) = result.event_rows
@@ -124,7 +124,7 @@ def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
 
 def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
     rules = [make_filter("A", 1.5), _upper("B")]
-    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
+    result = make_evaluator(guard, engine_choice=EngineChoice()).evaluate_rows(
         rules, {"s": make_source(make_rows(1.0, 2.0))}
     )
     assert [(rule.name, len(rows)) for rule, rows in result.event_rows] == [("g/A", 1), ("g/B", 1)]
@@ -134,7 +134,7 @@ def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
 def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
     guard.failing = "g/C"
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+    result = make_evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
         rules, {"s": make_source(make_rows(1.0))}
     )
     assert guard.statements[:5] == [
@@ -150,7 +150,7 @@ def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
 
 def test_failing_row_is_recorded_with_its_stream(guard: FakeGuard) -> None:
     guard.failing = "g/A"
-    _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+    make_evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
         [_upper("A")], {"s": make_source(make_rows(1.0))}
     )
     failing_row = guard.failures["g/A"]
@@ -162,7 +162,7 @@ def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
     guard.failing = "g/A"
     guard.error = StatementTimeout(20.0)
     rules = [_upper(name) for name in "ABCD"]
-    result = _evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
+    result = make_evaluator(guard, engine_choice=EngineChoice("spark")).evaluate_rows(
         rules, {"s": make_source(make_rows(1.0))}
     )
     assert guard.statements[1:] == [["g/A"], ["g/B"], ["g/C"], ["g/D"]]
@@ -174,7 +174,7 @@ def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     start = START_MICROS + SECOND
     time_range = TimeRange(start, start + SECOND)
     rule_slice = RuleSlice((rule,), time_range, time_range.shift(start=-SECOND))
-    result = _evaluator(guard, engine_choice=EngineChoice()).evaluate_slice(rule_slice)
+    result = make_evaluator(guard, engine_choice=EngineChoice()).evaluate_slice(rule_slice)
     assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]
 
 
@@ -189,7 +189,7 @@ def _evaluate_over_files(
             outcomes.append(fail(statement) or PartOutcome(0.1, _EVENT))
         return outcomes
 
-    evaluator = _evaluator(guard, EngineChoice("spark"), ExecutorRules(DirectJobs(), 60.0))
+    evaluator = make_evaluator(guard, EngineChoice("spark"), ExecutorRules(DirectJobs(), 60.0))
     rules = [
         make_filter("A", 1.5),
         make_rule("B", "SELECT host, v, ts FROM s WHERE v < 9.5"),
@@ -264,7 +264,7 @@ def test_job_of_a_slice_is_started_if_it_is_one_job_over_files(
     guard: FakeGuard, in_memory: int | None, suspects: list[str], is_started: bool
 ) -> None:
     tasks = ExecutorRules(DirectJobs(), 60.0)
-    evaluator = _evaluator(guard, EngineChoice("spark"), tasks)
+    evaluator = make_evaluator(guard, EngineChoice("spark"), tasks)
     rows: Any = evaluator._rows
     rows.count_in_memory.return_value = in_memory
     file: Any = Mock(rows=10)
