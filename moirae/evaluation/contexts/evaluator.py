@@ -1,6 +1,6 @@
 """Contexts of events: the queries of several rules, by DuckDB or as one statement of Spark."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from moirae.evaluation.contexts.spark_expressions import ExpressionContexts
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import Definition
-from recall.engines import FilterResult, RowFilters
+from recall.engines import RowFilters
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.pending_events import (
     PendingEvent,
@@ -56,11 +56,10 @@ _QUERY_ERRORS = (
     ValueError,
 )
 
-_ROW_LIMIT = 10.0  # seconds of processor time for a row, in a process that no rule waits for
-
 # The rows of the recalls that contexts read: by rule name and event ID, then by recall.
 RecallAnswers = Mapping[tuple[str, UUID], Mapping[str, Sequence[Mapping[str, Any]]]]
 _RuleEvents = tuple[ActiveRule, Sequence[RecallEvent]]
+_LocalContexts = LocalContexts | ExpressionContexts
 
 
 class StreamRows(Protocol):
@@ -106,10 +105,11 @@ class ContextEvaluator:
         self._spark = spark
         self._guard = guard
         self._rows = rows
-        self._local: LocalContexts | None = None
+        self._local: Sequence[_LocalContexts] = ()
         if (choice or EngineChoice()).allows_duckdb:
-            self._local = LocalContexts()
-            self._expressions = ExpressionContexts(RowFilters(lambda: spark), self._local.joins)
+            portable = LocalContexts()
+            filters = RowFilters(lambda: spark)
+            self._local = portable, ExpressionContexts(filters, portable.joins, guard)
         self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
         self._view_names = map("pending_{}".format, count())
 
@@ -202,74 +202,46 @@ class ContextEvaluator:
                 shared.add_labels(texts)
             else:
                 computed.append(shared)
-        rules = [rule for rule, _ in group]
-        remaining = self._query_locally(rules, computed, texts)
+        remaining = self._query_locally(computed, texts)
         if remaining:
-            names = set[str]().union(*(shared.rule_names for shared in remaining))
-            readers = [rule for rule in rules if rule.name in names]
-            self._query_with_spark(readers, remaining, answers, texts)
+            self._query_with_spark(remaining, answers, texts)
         return texts
 
     def _query_locally(
-        self,
-        rules: Sequence[ActiveRule],
-        shared_queries: Iterable[SharedQuery],
-        texts: TextsByEvent,
+        self, shared_queries: Iterable[SharedQuery], texts: TextsByEvent
     ) -> list[SharedQuery]:
         """Run queries over rows in memory, if they are portable or filters; add to `texts`.
 
         Returns the remaining queries.
         """
-        if self._local is None:
-            return list(shared_queries)
         remaining: list[SharedQuery] = []
-        readers_by_stream: dict[str, list[SharedQuery]] = {}
+        readers_by_stream: dict[str, list[tuple[_LocalContexts, SharedQuery]]] = {}
         for shared in shared_queries:
             streams = sorted(shared.query.streams)
-            if len(streams) == 1 and self._supports_locally(shared, streams[0]):
-                readers_by_stream.setdefault(streams[0], []).append(shared)
-            else:
+            contexts = self._find_local(shared, streams[0]) if len(streams) == 1 else None
+            if contexts is None:
                 remaining.append(shared)
+            else:
+                readers_by_stream.setdefault(streams[0], []).append((contexts, shared))
         for stream, readers in readers_by_stream.items():
-            rows = self._rows.read_near(stream, *self._find_needed_rows(stream, readers))
-            for shared in readers:
-                if rows is None:
-                    remaining.append(shared)
-                    continue
+            needed = self._find_needed_rows(stream, [shared for _, shared in readers])
+            rows = self._rows.read_near(stream, *needed)
+            columns = self._rows.columns(stream)
+            for contexts, shared in readers:
                 try:
-                    result = self._run_locally(rules, shared, stream, rows)
+                    result = None if rows is None else contexts.run(shared, columns, rows)
                 except SparkRequired:  # Spark may succeed, and reports the error otherwise
+                    result = None
+                if result is None:
                     remaining.append(shared)
                     continue
                 for eid, text in result:
                     shared.add_text(texts, eid, text)
         return remaining
 
-    def _supports_locally(self, shared: SharedQuery, stream: str) -> bool:
-        assert self._local is not None
-        columns = self._rows.columns(stream)
-        return self._local.supports(shared.query, columns) or self._expressions.supports(
-            shared.query, columns
-        )
-
-    def _run_locally(
-        self, rules: Sequence[ActiveRule], shared: SharedQuery, stream: str, rows: pa.Table
-    ) -> list[tuple[str, str]]:
-        """The rows of a query as JSON texts, each with its event's ID. Raises `SparkRequired`."""
-        assert self._local is not None
-        columns = self._rows.columns(stream)
-        if self._local.supports(shared.query, columns):
-            return self._local.run(shared, columns, rows)
-        readers = [rule for rule in rules if rule.name in shared.rule_names]
-
-        def limit_filters(
-            row_count: int, evaluate: Callable[[float], list[FilterResult | None]]
-        ) -> list[FilterResult | None]:
-            if self._guard is None:
-                return evaluate(_ROW_LIMIT)
-            return self._guard.run_filters(readers, row_count, evaluate)
-
-        return self._expressions.run(shared, columns, rows, limit_filters)
+    def _find_local(self, shared: SharedQuery, stream: str) -> _LocalContexts | None:
+        columns = self._rows.columns(stream) if self._local else {}
+        return next((way for way in self._local if way.supports(shared.query, columns)), None)
 
     def _find_needed_rows(
         self, stream: str, readers: Sequence[SharedQuery]
@@ -281,18 +253,12 @@ class ContextEvaluator:
         return time_ranges, find_allowed_values(stream, self._rows.columns(stream), readers)
 
     def _query_with_spark(
-        self,
-        rules: Sequence[ActiveRule],
-        shared_queries: Sequence[SharedQuery],
-        answers: RecallAnswers,
-        texts: TextsByEvent,
+        self, shared_queries: Sequence[SharedQuery], answers: RecallAnswers, texts: TextsByEvent
     ) -> None:
-        """Run queries of some rules as one statement, within its time limit; add to `texts`."""
-
-        def run() -> pa.Table:
-            return self._run_statement(shared_queries, answers)
-
-        table = run() if self._guard is None else self._guard.run(rules, 0, run)
+        """Run queries as one statement, within the time limit of their rules; add to `texts`."""
+        run = partial(self._run_statement, shared_queries, answers)
+        rules = dict.fromkeys(rule for shared in shared_queries for rule in shared.rules)
+        table = run() if self._guard is None else self._guard.run(list(rules), 0, run)
         for number, eid, row in zip(
             table["query"].to_pylist(),
             table["_eid"].to_pylist(),

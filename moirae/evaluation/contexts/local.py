@@ -61,7 +61,7 @@ class LocalContexts:
             tables = {query.pending_view: create_event_table(shared), rows_view(stream): rows}
             result = self.joins.run(
                 query.sharing_key,
-                sorted(shared.rule_names),
+                shared.rule_names,
                 Statement(portable.sql, tables),
                 len(rows) + len(shared.events),
             )

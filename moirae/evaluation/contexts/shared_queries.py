@@ -18,12 +18,14 @@ TextsByEvent = dict[tuple[str, str], dict[str, list[str]]]
 class SharedQuery:
     """A context query, the events of the rules that have it, and what each event's rows are for.
 
-    `types`: the attributes that all of the rules have in common. `readers`: rule name and name of
-    the context, by event ID, which is different for events of different rules.
+    `types`: the attributes that all of the rules have in common. `rules`: that have the query.
+    `readers`: rule name and name of the context, by event ID, which is different for events of
+    different rules.
     """
 
     query: LiftedContextQuery
     types: dict[str, str] = field(init=False)
+    rules: list[ActiveRule] = field(default_factory=list)
     events: dict[str, RecallEvent] = field(default_factory=dict)
     readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
@@ -39,6 +41,8 @@ class SharedQuery:
             for name, type_name in self.types.items()
             if query.types.get(name) == type_name
         }
+        if self.rules[-1:] != [rule]:
+            self.rules.append(rule)
         for event in events:
             eid = str(event.eid)
             self.events[eid] = event
@@ -50,9 +54,9 @@ class SharedQuery:
         return frozenset(self.events), frozenset(self.types.items())
 
     @property
-    def rule_names(self) -> set[str]:
-        """The rules that have the query."""
-        return {name for readers in self.readers.values() for name, _ in readers}
+    def rule_names(self) -> list[str]:
+        """The names of the rules."""
+        return [rule.name for rule in self.rules]
 
     def time_ranges(self) -> list[TimeRange]:
         """For each event, the event times of the rows that it needs."""

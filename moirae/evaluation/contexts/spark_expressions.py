@@ -6,10 +6,10 @@ computes of a row, and whether it has the row at all, by the expressions that a 
 evaluate: functions and casts to text are Spark's own.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from moirae.evaluation.contexts.local import create_event_table
 from moirae.evaluation.contexts.queries import LiftedContextQuery, rows_view
 from moirae.evaluation.contexts.shared_queries import SharedQuery
 from moirae.evaluation.limited_joins import LimitedJoins
+from moirae.evaluation.spark_filters import FilterLimits
 from recall.engines import FilterResult, LruCache, RowFilters
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.errors import SparkRequired
@@ -32,16 +33,8 @@ _PAIRS = "context_pairs"  # the table of rows with their events
 _VIEWS = map("context_pairs_{}".format, count())
 _CONDITION = "_is_in_context"
 _CLAUSES = frozenset(("kind", "expressions", "from_", "where"))
+_ROW_LIMIT = 10.0  # seconds of processor time for a row, without limits of rules
 _MAX_FILTERS = 1_000  # that are kept compiled
-
-
-class LimitFilters(Protocol):
-    """Runs filters within the limits of some rules."""
-
-    def __call__(
-        self, row_count: int, evaluate: Callable[[float], list[FilterResult | None]]
-    ) -> list[FilterResult | None]:
-        """The result. `evaluate` gets the seconds of processor time that one row may take."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +64,12 @@ class PairedQuery:
 class ExpressionContexts:
     """Runs context queries that filter and project the rows of one stream. Used by one thread."""
 
-    def __init__(self, filters: RowFilters, joins: LimitedJoins) -> None:
+    def __init__(
+        self, filters: RowFilters, joins: LimitedJoins, limits: FilterLimits | None = None
+    ) -> None:
+        """`limits`: None in a process that no rule waits for."""
         self._filters = filters
+        self._limits = limits
         self._joins = joins
         self._view = next(_VIEWS)
         self._queries: LruCache[Hashable, PairedQuery | None] = LruCache()
@@ -84,11 +81,7 @@ class ExpressionContexts:
         return self._find(query, columns) is not None
 
     def run(
-        self,
-        shared: SharedQuery,
-        columns: Mapping[str, str],
-        rows: pa.Table,
-        limit_filters: LimitFilters,
+        self, shared: SharedQuery, columns: Mapping[str, str], rows: pa.Table
     ) -> list[tuple[str, str]]:
         """The rows of a context as JSON texts, each with its event's ID.
 
@@ -98,10 +91,12 @@ class ExpressionContexts:
         if paired is None:
             raise SparkRequired("query that is more than a filter of rows")
         pairs, eids = self._pair(shared, paired, rows)
+        evaluate = partial(self._evaluate, shared, paired, pairs)
         try:
-            results = limit_filters(
-                len(pairs), lambda limit: self._evaluate(shared, paired, pairs, limit)
-            )
+            if self._limits is None:
+                results = evaluate(_ROW_LIMIT)
+            else:
+                results = self._limits.run_filters(shared.rules, len(pairs), evaluate)
         except Py4JJavaError as error:
             raise SparkRequired(str(error)) from error
         (result,) = results
@@ -122,7 +117,7 @@ class ExpressionContexts:
         events = create_event_table(shared)
         pairs = self._joins.run(
             ("pairs", query.sharing_key),
-            sorted(shared.rule_names),
+            shared.rule_names,
             Statement(paired.pairs_sql, {query.pending_view: events, rows_view(stream): rows}),
             len(rows) + len(shared.events),
         )

@@ -1,6 +1,6 @@
 """Which context queries are filters of rows, and what becomes of a row for which one fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import pyarrow as pa
@@ -54,14 +54,8 @@ def _run(filters: FixedFilters) -> list[tuple[str, str]]:
     shared = SharedQuery(query)
     event = RecallEvent(UUID(int=1), 10 * SECOND, {"host": "h1"}, {"host": "h1", "tags": ["x"]})
     shared.add(make_rule(), query, [event])
-
-    def run(
-        row_count: int, evaluate: Callable[[float], list[FilterResult | None]]
-    ) -> list[FilterResult | None]:
-        return evaluate(1.0)
-
     contexts = ExpressionContexts(filters, LocalContexts().joins)  # type: ignore[arg-type]
-    return contexts.run(shared, COLUMNS, ROWS, run)
+    return contexts.run(shared, COLUMNS, ROWS)
 
 
 @pytest.mark.parametrize(
