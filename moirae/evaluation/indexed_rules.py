@@ -142,7 +142,7 @@ class IndexedRules(RuleEngine):
             candidates += small
         groups_by_stream: dict[str, list[RuleGroup]] = {}
         for group in candidates:
-            compiled = list(map(self._compile, group.rules))
+            compiled = list(map(self.compile_rule, group.rules))
             is_selective = all(rule and rule.necessary for rule in compiled)
             is_exact = all(rule and rule.is_exact for rule in compiled)
             if is_selective or (is_exact and group.query is None):
@@ -150,20 +150,14 @@ class IndexedRules(RuleEngine):
                 groups_by_stream.setdefault(stream, []).append(group)
         return groups_by_stream
 
-    def compile_rule(self, rule: ActiveRule) -> None:
-        """Compile the query of a rule."""
-        self._compile(rule)
-
-    def _compile(self, rule: ActiveRule) -> CompiledRule | None:
+    def compile_rule(self, rule: ActiveRule) -> CompiledRule | None:
+        """The compiled query of a rule; see `RuleCompiler.compile_rule`."""
         key = rule.rule_version
         if key not in self._compiled:
             self._compiled[key] = None
             if len(rule.shape.streams) == 1:
                 query = self._grouper.take_event_query(rule)
-                try:
-                    self._compiled[key] = self._compiler.compile_rule(query, rule.types)
-                except SparkRequired:
-                    self._compiled[key] = self._compiler.reduce_rule(query)
+                self._compiled[key] = self._compiler.compile_rule(query, rule.types)
         return self._compiled[key]
 
     def explain(self, groups: Sequence[RuleGroup], rule: ActiveRule) -> IndexExplanation | None:
@@ -171,7 +165,7 @@ class IndexedRules(RuleEngine):
         for members in self._compile_all(groups).values():
             for group in members:
                 if rule in group.rules:
-                    compiled = self._compile(rule)
+                    compiled = self.compile_rule(rule)
                     assert compiled is not None
                     return IndexExplanation(describe(compiled.necessary), self._is_exact(group))
         return None
@@ -268,13 +262,13 @@ class IndexedRules(RuleEngine):
         return counts
 
     def _is_exact(self, group: RuleGroup) -> bool:
-        return all(rule and rule.is_exact for rule in map(self._compile, group.rules))
+        return all(rule and rule.is_exact for rule in map(self.compile_rule, group.rules))
 
     def _build_events(
         self, rule: ActiveRule, table: pa.Table, matches: Mapping[int, Sequence[Any]]
     ) -> RuleEventRows:
         """`matches`: the values of rows, as the index has them, by their position in the table."""
-        compiled = self._compile(rule)
+        compiled = self.compile_rule(rule)
         assert compiled is not None
         if not matches:
             return []
@@ -300,7 +294,7 @@ class IndexedRules(RuleEngine):
         frequencies = self._frequencies.setdefault(view, AnchorFrequencies())
         compiled: list[CompiledRule] = []
         for group in groups:
-            compiled += filter(None, map(self._compile, group.rules))
+            compiled += filter(None, map(self.compile_rule, group.rules))
         return _IndexedGroups(
             RuleIndex(compiled, self._compiler.layouts[view], frequencies),
             groups,

@@ -211,7 +211,7 @@ def _write_extended(node: Any, members: Sequence[_Member]) -> str:
     return f"({operator.join(operands)})"
 
 
-def _holds_only_without_events(operator: str, count: int) -> bool:
+def _holds_only_without_events(operator: str, count: float) -> bool:
     """Whether a condition does not hold for any count from one on."""
     return (operator in ("LTE", "EQ") and count < 1) or (operator == "LT" and count <= 1)
 

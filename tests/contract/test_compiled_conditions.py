@@ -194,7 +194,7 @@ REFUSED = [
 def _compiled(condition: str) -> tuple[set[int], set[int]]:
     """The numbers of the rows for which a condition holds, and of those that are undecided."""
     compiler = RuleCompiler({"s": TYPES})
-    rule = compiler.compile_rule(parse(f"SELECT ts, n FROM s WHERE {condition}"), {"n": "int"})
+    rule = compiler.compile_filter(parse(f"SELECT ts, n FROM s WHERE {condition}"), {"n": "int"})
     index = RuleIndex([rule], compiler.layouts["s"])
     matches: set[int] = set()
     undecided: set[int] = set()
@@ -234,7 +234,7 @@ def test_condition_holds_for_the_rows_of_spark(
 def test_outputs_that_spark_alone_knows_make_a_row_undecided() -> None:
     compiler = RuleCompiler({"s": TYPES})
     query = r"SELECT ts, regexp_extract(t, '\\b(a|é)', 1) AS x FROM s WHERE t IN ('a', 'é-– —')"
-    rule = compiler.compile_rule(parse(query), {"x": "string"})
+    rule = compiler.compile_filter(parse(query), {"x": "string"})
     (verdicts,) = RuleIndex([rule], compiler.layouts["s"]).evaluate(ROWS)
     assert [TEXTS[row] for row in verdicts.rows] == ["a"]
     assert [TEXTS[row] for row in verdicts.undecided] == ["é-– —"]

@@ -213,7 +213,7 @@ def test_compiled_condition_holds_for_the_rows_of_sqlite(
     compiler = RuleCompiler({"t": {"ts": "timestamp", **COLUMNS}})
     condition = spark_condition(rule)
     try:
-        compiled = compiler.compile_rule(
+        compiled = compiler.compile_filter(
             parse(f"SELECT n, ts FROM t WHERE {condition}"), {"n": "int"}
         )
     except SparkRequired as reason:

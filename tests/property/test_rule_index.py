@@ -94,7 +94,7 @@ def test_index_finds_every_row_for_which_a_condition_holds(
 ) -> None:
     compiler = RuleCompiler({"s": TYPES})
     rules = [
-        compiler.compile_rule(parse(f"SELECT ts, n FROM s WHERE {text}"), {"n": "int"})
+        compiler.compile_filter(parse(f"SELECT ts, n FROM s WHERE {text}"), {"n": "int"})
         for text in sql
     ]
     table_columns: dict[str, object] = {

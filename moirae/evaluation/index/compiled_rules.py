@@ -61,16 +61,24 @@ class RuleCompiler:
         for name, types in tables.items():
             self.layouts[name] = RowLayout(select_columns(types, PLAIN_TYPES))
 
-    def reduce_rule(self, query: exp.Query) -> CompiledRule | None:
-        """The rows that any query needs of a stream's table; None: all, as far as is known."""
-        needs = find_necessary(query, self.layouts)
+    def compile_rule(
+        self, query: exp.Query, output_types: Mapping[str, str]
+    ) -> CompiledRule | None:
+        """A rule, or the rows that it needs; None: all, as far as is known.
+
+        `output_types`: of the attributes, as Spark determined them.
+        """
+        try:
+            return self.compile_filter(query, output_types)
+        except SparkRequired:
+            needs = find_necessary(query, self.layouts)
         if needs is None:
             return None
         table, necessary = needs
         return CompiledRule(table, lambda row: True, necessary, None, ())
 
-    def compile_rule(self, query: exp.Query, output_types: Mapping[str, str]) -> CompiledRule:
-        """Raises `SparkRequired`. `output_types`: of the attributes, as Spark determined them."""
+    def compile_filter(self, query: exp.Query, output_types: Mapping[str, str]) -> CompiledRule:
+        """As `compile_rule`, for a filter over one stream. Raises `SparkRequired`."""
         if not isinstance(query, exp.Select) or clauses_of(query) - _CLAUSES:
             raise SparkRequired("more than a filter over one stream")
         table = query.args["from_"].this

@@ -1,6 +1,5 @@
 """A task on an executor: the rows of a part of archived files that any of some rules needs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -54,16 +53,10 @@ def select_rows(job: IndexJob, part: FilePart) -> pa.Table | None:
 @lru_cache(_MAX_INDEXES)
 def _build_index(view: str, columns: _Columns, rules: tuple[IndexTaskRule, ...]) -> RuleIndex:
     compiler = RuleCompiler({view: dict(columns)})
-    compiled = [_compile(compiler, rule.query, dict(rule.output_types)) for rule in rules]
+    compiled: list[CompiledRule] = []
+    for text, output_types in rules:
+        rule = compiler.compile_rule(parse(text), dict(output_types))
+        if rule is None:
+            raise SparkRequired("a rule that needs all rows")
+        compiled.append(rule)
     return RuleIndex(compiled, compiler.layouts[view])
-
-
-def _compile(compiler: RuleCompiler, text: str, output_types: Mapping[str, str]) -> CompiledRule:
-    query = parse(text)
-    try:
-        return compiler.compile_rule(query, output_types)
-    except SparkRequired:
-        reduced = compiler.reduce_rule(query)
-        if reduced is None:
-            raise
-        return reduced
