@@ -120,6 +120,10 @@ def test_invalid_pattern_is_reported_by_spark(spark: SparkSession) -> None:
         "regexp_extract(v, '(x+x+)+y', 1)",
         "regexp_replace(v, '(x+x+)+y', '')",
         "split(v, '(x+x+)+y')",
+        "v RLIKE concat('(x+x+)+', 'y')",
+        "v RLIKE '(x+x+)' || lower('+Y')",
+        "regexp_extract(v, coalesce(NULL, '(x+x+)+y'), 1)",
+        "regexp_like(v, '(x+x+)+y')",
     ],
 )
 def test_pattern_that_backtracks_for_minutes_is_stopped(

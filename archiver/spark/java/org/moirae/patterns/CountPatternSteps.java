@@ -94,14 +94,16 @@ final class CountPatternSteps extends Rule<LogicalPlan> {
     return false;
   }
 
-  /** The text of a constant; null: it is another expression. */
+  /** The text of an expression without columns; null: it has columns, or is no text. */
   private static String constantOf(Expression expression) {
-    if (expression instanceof Literal literal
-        && isPlain(literal)
-        && literal.value() instanceof UTF8String text) {
-      return text.toString();
+    if (!isPlain(expression) || !expression.foldable()) {
+      return null;
     }
-    return null;
+    try {
+      return expression.eval(null) instanceof UTF8String text ? text.toString() : null;
+    } catch (RuntimeException error) {
+      return null; // Spark reports it
+    }
   }
 
   /** Whether an expression is text that is compared by code points. */
