@@ -89,7 +89,7 @@ def preview_message(
     now = datetime.now(UTC)
     alert = describe_row(rows[0], now)
     if not is_resolved:
-        alert = replace(alert, ends_at=None, end_reason=None)
+        alert = replace(alert, ends_at=None, end_reason=None, withdrawn_by=None)
     elif alert.ends_at is None:
         alert = replace(alert, ends_at=now, end_reason="ended")
     content = _make_content(settings, name, alert, "first", find_history(connection, [alert]))

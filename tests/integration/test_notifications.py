@@ -467,18 +467,6 @@ def test_heartbeat_is_sent_while_the_live_process_runs(
     assert receiver.requests[1].at - receiver.requests[0].at > 0.8
 
 
-def test_alert_with_markup_line_breaks_and_a_megabyte_is_sent(
-    public_folder: Path, alerts: Alerts, receiver: FakeReceiver
-) -> None:
-    text = make_workspace(receiver).replace("[alertname]", "['...']")
-    odd = "<b>\n{{ x }}\t\u2028'\" " + "x" * (1 << 20)
-    with notifying(load_workspace(public_folder, text)):
-        alerts.fire("Disk", annotations={"summary": odd}, team=odd)
-        wait_for(receiver, 1)
-    (alert,) = receiver.requests[0].json["alerts"]
-    assert alert["labels"]["team"] == alert["annotations"]["summary"] == odd
-
-
 def test_refined_history_is_sent_once_it_says_other_things(
     public_folder: Path,
     alerts: Alerts,

@@ -28,6 +28,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MENTION = re.compile(r"@(?=everyone|here|channel|all\b)|(?<=<)(?=[@!#])", re.IGNORECASE)
 _HIDDEN_LABELS = frozenset({"alertname", "severity"})
 _REASONS = {"no_data": "its data vanished", "withdrawn": "withdrawn"}
+_WITHDRAWALS = {
+    "history": "withdrawn by its history: the condition `where` is false",
+    "settling": "withdrawn: rows that came late do not confirm it",
+}
 
 
 def keep(text: str) -> str:
@@ -158,7 +162,9 @@ def _make_heading(alert: Mapping[str, Any]) -> str:
 
 def _make_line(alert: Mapping[str, Any], text: str) -> str:
     """The state of an alert, a text about it, and the reason of its end."""
-    reason = _REASONS.get(alert["moirae"].get("reason", ""))
+    details = alert["moirae"]
+    withdrawal = _WITHDRAWALS.get(details.get("withdrawn_by", ""))
+    reason = withdrawal or _REASONS.get(details.get("reason", ""))
     return f"{alert['status']}: {text}" + (f" ({reason})" if reason else "")
 
 

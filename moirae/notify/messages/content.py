@@ -52,6 +52,8 @@ def describe_alert(
     }
     if alert.end_reason is not None:
         details["reason"] = alert.end_reason
+    if alert.withdrawn_by is not None:
+        details["withdrawn_by"] = alert.withdrawn_by
     if alert.is_late:
         details["late"] = True
     if alert.is_restored:

@@ -13,6 +13,8 @@ from moirae.alerts import canonical_json
 from moirae.config.matchers import Matcher
 
 EndReason = Literal["ended", "no_data", "withdrawn"]
+WithdrawalCause = Literal["history", "settling"]
+"""The rule's `where`, or rows that came late."""
 
 # Of alerts that other systems post.
 _EXTERNAL = "external/"
@@ -40,6 +42,7 @@ class NotifiedAlert:
     """An alert. Times are event times, but `raised_at`: by the clock, when it was stored as firing.
 
     `labels`: also the values of its key. `ends_at` None: it fires. `end_reason`: why it ended.
+    `withdrawn_by`: what withdrew it; None: nothing has.
     `is_acknowledged`: somebody looks after it. `is_late`: it fired long ago by the clock.
     `is_restored`: receivers may know it from the workspace before its restore.
     """
@@ -55,6 +58,7 @@ class NotifiedAlert:
     raised_at: datetime
     ends_at: datetime | None = None
     end_reason: EndReason | None = None
+    withdrawn_by: WithdrawalCause | None = None
     is_acknowledged: bool = False
     is_late: bool = False
     is_restored: bool = False

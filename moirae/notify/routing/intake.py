@@ -9,6 +9,7 @@ from moirae.config import parse_duration
 from moirae.notify.routing.alert import (
     EndReason,
     NotifiedAlert,
+    WithdrawalCause,
     is_external,
     make_labels,
     make_member,
@@ -64,6 +65,10 @@ def make_waits(row: NotifiedRuleRow) -> RuleWaits:
 def describe_row(row: NotifiedAlertRow, now: datetime, is_late: bool = False) -> NotifiedAlert:
     """An alert as notifications see it."""
     ends_at, reason = _find_end(row, now)
+    withdrawn_by: WithdrawalCause | None = None
+    if reason == "withdrawn":
+        has_fired = row.state != "withdrawn" and row.fired_at is not None
+        withdrawn_by = "history" if has_fired else "settling"
     return NotifiedAlert(
         id=row.id,
         eid=row.eid,
@@ -76,6 +81,7 @@ def describe_row(row: NotifiedAlertRow, now: datetime, is_late: bool = False) ->
         raised_at=row.raised_at,
         ends_at=ends_at,
         end_reason=reason,
+        withdrawn_by=withdrawn_by,
         is_acknowledged=row.acknowledged,
         is_late=is_late,
     )

@@ -46,6 +46,16 @@ def test_text_of_one_alert_begins_with_its_summary() -> None:
     assert lines[0] == "firing: disk full (withdrawn)"
 
 
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [("history", "by its history: the condition `where` is false"), ("settling", "came late")],
+)
+def test_withdrawn_alert_says_what_withdrew_it(cause: str, text: str) -> None:
+    content = make_message_content()
+    content["alerts"][0]["moirae"] |= {"reason": "withdrawn", "withdrawn_by": cause}
+    assert text in render_body(make_receiver(**WEBHOOK), content).splitlines()[0]
+
+
 def test_alerts_of_several_names_are_named() -> None:
     content = make_message_content()
     (alert,) = content["alerts"]

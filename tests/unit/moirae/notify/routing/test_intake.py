@@ -104,6 +104,21 @@ def test_end_has_a_reason(row: NotifiedAlertRow, reason: str | None) -> None:
     assert alert.is_resolved is (reason is not None)
 
 
+@pytest.mark.parametrize(
+    ("row", "cause"),
+    [
+        (replace(ROW, state="withdrawn", ends_at=at(5)), "settling"),
+        (replace(ROW, state="pending", fired_at=None), "settling"),
+        (replace(ROW, state="withdrawn", history="withdrawn"), "settling"),
+        (replace(ROW, history="withdrawn"), "history"),
+        (replace(ROW, state="resolved", ends_at=at(5)), None),
+        (ROW, None),
+    ],
+)
+def test_withdrawal_has_a_cause(row: NotifiedAlertRow, cause: str | None) -> None:
+    assert describe_row(row, at(9)).withdrawn_by == cause
+
+
 def test_late_alerts_wait_until_all_input_is_read() -> None:
     assert not has_caught_up(True, START, START + HOUR)
     assert not has_caught_up(False, START, at(5))
