@@ -231,9 +231,9 @@ class NotifyStateGateway(Gateway):
         """What notifications need of the desired rules."""
         return self._records(NotifiedRuleRow, "list_rules")
 
-    def has_unread_input(self) -> bool:
-        """Whether a stream has unread input."""
-        return bool(self._value("has_unread_input"))
+    def list_unread_streams(self) -> list[str]:
+        """The streams that have unread input."""
+        return self._column("list_unread_streams")
 
     def count_answered(self, eids: Collection[UUID]) -> dict[UUID, int]:
         """How many recalls of each event have an answer or have ended; events without are missing."""

@@ -92,9 +92,9 @@ SELECT rule, definition #>> '{rule,rules,0,where}' IS NOT NULL AS has_condition,
     (SELECT count(*) FROM jsonb_object_keys(coalesce(definition #> '{rule,rules,0,recall}', '{}')))::integer AS recalls
 FROM rules
 
--- has_unread_input --
--- Whether a stream has unread input.
-SELECT EXISTS (SELECT FROM unread_input WHERE oldest_at IS NOT NULL)
+-- list_unread_streams --
+-- The streams that have unread input.
+SELECT stream FROM unread_input WHERE oldest_at IS NOT NULL
 
 -- count_answered --
 -- The recalls of events that have an answer or have ended.

@@ -1,7 +1,7 @@
 """Brings changed alerts into groups, or has them wait."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -31,6 +31,15 @@ _BATCH = 1_000  # changes that are read at once
 _MAX_BATCHES = 20  # that are taken before messages are sent
 
 
+@dataclass(frozen=True)
+class _HeldAlert:
+    """An alert whose first message waits, and since when."""
+
+    hold: Hold
+    since: datetime
+    rule: str
+
+
 class Incoming:
     """Follows the changes of alerts."""
 
@@ -48,8 +57,7 @@ class Incoming:
         self._store = store
         self._position = store.load_position()
         self._has_moved = False
-        self._held: dict[UUID, tuple[Hold, datetime]] = {}
-        """Alerts whose first message waits, why, and since when."""
+        self._held: dict[UUID, _HeldAlert] = {}
         self._added: dict[UUID, str] = {}
         self._removed: set[UUID] = set()
         self._unsent: list[NotifiedAlert] = []
@@ -73,7 +81,7 @@ class Incoming:
             hold = Hold("late", None)
             if held_rows[row.id].reason == "history":
                 hold = self._find_hold(row, describe_row(row, now), waits) or Hold("history", now)
-            self._held[row.id] = hold, held_rows[row.id].since
+            self._held[row.id] = _HeldAlert(hold, held_rows[row.id].since, row.rule)
         if self._position is None:
             self._position = self._store.newest_position()
             self._has_moved = True
@@ -137,7 +145,7 @@ class Incoming:
         unread = set(self._store.list_raised_after(self._position, list(ended)))
         for row, alert in ended.values():
             if row.id in unread and fired_long_ago(row, self.notify_within):
-                self._hold(row.id, Hold("late", None), now)
+                self._hold(row, Hold("late", None), now)
             elif row.id in unread:
                 self._unsent.append(alert)
 
@@ -156,12 +164,21 @@ class Incoming:
 
     def release(self, now: datetime) -> None:
         """Take alerts that need not wait any more."""
-        history = [alert for alert, (hold, _) in self._held.items() if hold.reason == "history"]
+        history = [alert for alert, held in self._held.items() if held.hold.reason == "history"]
         self._release_history(self._store.list_alerts(history), now)
-        late = {alert: since for alert, (hold, since) in self._held.items() if hold.until is None}
-        if not late or not has_caught_up(self._store.has_unread_input(), max(late.values()), now):
+        late = {alert: held for alert, held in self._held.items() if held.hold.until is None}
+        if late:
+            self._release_late(late, now)
+
+    def _release_late(self, late: Mapping[UUID, _HeldAlert], now: datetime) -> None:
+        """Take alerts whose streams are read: together, so that a message names all of a group."""
+        unread = self._store.find_unread({held.rule for held in late.values()})
+        since_by_alert = {
+            alert: held.since for alert, held in late.items() if held.rule not in unread
+        }
+        if not since_by_alert or not has_caught_up(max(since_by_alert.values()), now):
             return
-        for row in self._store.list_alerts(list(late)):
+        for row in self._store.list_alerts(list(since_by_alert)):
             self._drop_hold(row.id)
             alert = self._describe(row, now, is_late=True)
             if alert.end_reason == "withdrawn":
@@ -177,7 +194,7 @@ class Incoming:
         answered = self._store.count_answered([row.eid for row in rows])
         waits = self._store.load_waits()
         for row in rows:
-            hold, _ = self._held[row.id]
+            hold = self._held[row.id].hold
             if is_hold_over(row, hold, waits_of(waits, row.rule), answered.get(row.eid, 0), now):
                 self._drop_hold(row.id)
                 alert = self._describe(row, now)
@@ -203,7 +220,8 @@ class Incoming:
 
     def next_release(self) -> datetime | None:
         """When a wait ends by the clock; None: none does."""
-        return min((hold.until for hold, _ in self._held.values() if hold.until), default=None)
+        times = (held.hold.until for held in self._held.values())
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def has_held(self) -> bool:
@@ -244,7 +262,7 @@ class Incoming:
             self.grouping.put(alert, now)
             return
         if alert.is_resolved:
-            if row.id in self._held and self._held[row.id][0].reason == "history":
+            if row.id in self._held and self._held[row.id].hold.reason == "history":
                 self._drop_hold(row.id)
                 self._take_ended(row, alert, now)
             else:
@@ -257,7 +275,7 @@ class Incoming:
             # Group times do not depend on how soon a change is read.
             self.grouping.put(alert, now, min(row.raised_at, now))
             return
-        self._hold(row.id, hold, now)
+        self._hold(row, hold, now)
 
     def _describe_all(
         self, rows: Iterable[NotifiedAlertRow], now: datetime
@@ -281,10 +299,10 @@ class Incoming:
         shortest_wait = self._shortest_wait(alert) if rule.history else timedelta.max
         return find_hold(row, rule, self.notify_within, shortest_wait)
 
-    def _hold(self, alert_id: UUID, hold: Hold, now: datetime) -> None:
-        self._held[alert_id] = hold, now
-        self._added[alert_id] = hold.reason
-        self._removed.discard(alert_id)
+    def _hold(self, row: NotifiedAlertRow, hold: Hold, now: datetime) -> None:
+        self._held[row.id] = _HeldAlert(hold, now, row.rule)
+        self._added[row.id] = hold.reason
+        self._removed.discard(row.id)
 
     def _shortest_wait(self, alert: NotifiedAlert) -> timedelta:
         nodes: Iterable[timedelta] = (

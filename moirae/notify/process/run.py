@@ -57,7 +57,7 @@ def run_notify(
     role.heartbeat("starting")
     with record_failure(role):
         declared = DeclaredSettings(settings)
-        store = NotifyStore(connection)
+        store = NotifyStore(connection, settings)
         identity = store.load_identity()
         threads = ThreadMemory(NotificationGateway(connection).list_threads())
         context = make_context(settings, identity, threads)

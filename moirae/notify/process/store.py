@@ -6,8 +6,9 @@ from uuid import UUID
 
 import sql
 from moirae.alerts import ChangeLog
-from moirae.config import parse_duration
+from moirae.config import Settings, parse_duration
 from moirae.config.matchers import parse_matchers
+from moirae.notify.process.rule_streams import RuleStreams
 from moirae.notify.routing.alert import NotifiedAlert
 from moirae.notify.routing.grouping import LogEntry, StateChanges, StoredGroup
 from moirae.notify.routing.intake import RuleWaits, describe_row, make_waits
@@ -59,8 +60,9 @@ def read_active_alerts(state: NotifyStateGateway, now: datetime) -> list[Notifie
 class NotifyStore:
     """What the process of notifications reads and writes, on one connection."""
 
-    def __init__(self, connection: sql.Connection) -> None:
+    def __init__(self, connection: sql.Connection, settings: Settings) -> None:
         self._connection = connection
+        self._streams = RuleStreams(RuleGateway(connection), settings)
         self._state = NotifyStateGateway(connection)
         self._silences = SilenceGateway(connection)
         self._rules = RuleGateway(connection)
@@ -164,9 +166,10 @@ class NotifyStore:
         self._state.put_held(added)
         self._state.delete_held(removed)
 
-    def has_unread_input(self) -> bool:
-        """Whether a stream has unread input."""
-        return self._state.has_unread_input()
+    def find_unread(self, rules: Collection[str]) -> Collection[str]:
+        """Of some rules, those that may read a stream which has unread input."""
+        unread = self._state.list_unread_streams()
+        return self._streams.find_readers(rules, unread) if unread else ()
 
     def count_answered(self, events: Collection[UUID]) -> dict[UUID, int]:
         """How many recalls of each event have an answer or have ended."""

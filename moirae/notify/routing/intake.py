@@ -136,9 +136,9 @@ def is_hold_over(
     return answered >= waits.recalls
 
 
-def has_caught_up(has_unread_input: bool, held_since: datetime, now: datetime) -> bool:
-    """Whether alerts that were held since a time, as they fired long ago, are decided now."""
-    return not has_unread_input and now - held_since > _CATCH_UP_TIME
+def has_caught_up(held_since: datetime, now: datetime) -> bool:
+    """Whether alerts of read streams that fired long ago, and were held since a time, are decided."""
+    return now - held_since > _CATCH_UP_TIME
 
 
 def may_be_known(

@@ -30,6 +30,7 @@ class Store:
         self.waits = waits
         self.changes = 1
         self.raised_later: list[UUID] = []
+        self.unread: Collection[str] = ()
 
     def load_position(self) -> ChangePosition:
         return ChangePosition(0, 0)
@@ -50,8 +51,8 @@ class Store:
     def count_answered(self, events: Collection[UUID]) -> dict[UUID, int]:
         return {}
 
-    def has_unread_input(self) -> bool:
-        return False
+    def find_unread(self, rules: Collection[str]) -> Collection[str]:
+        return self.unread
 
     def load_held(self) -> list[Any]:
         return []
@@ -127,6 +128,20 @@ def test_alert_that_fired_while_nothing_ran_and_ends_after_the_start_is_counted(
     incoming.follow(at(11))
     assert incoming.flush_due(at(11)) == []
     assert [alert.id for alert in incoming.take_unsent(at(11))] == [ROW.id]
+
+
+def test_alert_that_fired_long_ago_waits_until_the_streams_of_its_rule_are_read() -> None:
+    grouping = make_grouping({"receiver": "r", "group_wait": "0s"}, r={})
+    store = Store(replace(ROW, fired_at=at(-7200)), RuleWaits())
+    incoming = Incoming(store, grouping, HOUR)  # type: ignore[arg-type]
+    incoming.follow(at(0))
+    store.unread = [ROW.rule, "g/Other"]
+    incoming.release(at(60))
+    assert incoming.flush_due(at(60)) == []
+    store.unread = ["g/Other"]
+    incoming.release(at(61))
+    (message,) = incoming.flush_due(at(61))
+    assert message.alerts[0].is_late
 
 
 RULE = InhibitRule.model_validate({"source_matchers": ["alertname=A"], "target_matchers": ["x=y"]})
