@@ -11,15 +11,26 @@ from aiosmtpd.controller import Controller
 
 
 class Mailbox:
-    """`refusal`: the answer to mails instead of taking them."""
+    """`refusal`: the answer to mails instead of taking them; `refused`: to addresses."""
 
     def __init__(self) -> None:
         self.mails: list[Any] = []
         self.refusal: str | None = None
+        self.refused: dict[str, str] = {}
+        self.addresses: list[list[str]] = []
+
+    async def handle_RCPT(  # noqa: N802
+        self, _: Any, __: Any, envelope: Any, address: str, ___: Any
+    ) -> str:
+        if address in self.refused:
+            return self.refused[address]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(self, _: Any, __: Any, envelope: Any) -> str:  # noqa: N802
         if self.refusal is not None:
             return self.refusal
+        self.addresses.append(list(envelope.rcpt_tos))
         policy = email.policy.default
         self.mails.append(email.message_from_bytes(envelope.content, policy=policy))
         return "250 OK"

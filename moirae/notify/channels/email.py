@@ -3,12 +3,15 @@
 import smtplib
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
 from hashlib import sha256
 from typing import Any
+
+from cachetools import LRUCache
 
 from moirae.config import Receiver
 from moirae.config.receivers import EmailTarget
@@ -20,6 +23,8 @@ from moirae.notify.channels.rendering import (
 )
 from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
 
+_PERMANENT = 500  # codes of SMTP from which on a refusal is not for now
+_MAX_PARTIAL = 10_000  # messages of which is remembered who was sent them
 _STYLE = "font-family:sans-serif;font-size:14px;color:#222;overflow-wrap:anywhere"
 _HEADING_STYLE = "border-top:1px solid #ddd;padding-top:8px;white-space:pre-line"
 _TEXT_STYLE = "white-space:pre-line"  # line breaks of annotations
@@ -96,8 +101,40 @@ class _CheckedSmtp(smtplib.SMTP):
         return self._opened
 
 
-def send_mail(target: EmailTarget, mail: EmailMessage, hosts: HostPolicy, timeout: float) -> None:
-    """Deliver a mail. `timeout`: seconds for all of it. Raises `DeliveryFailed`."""
+class AcceptedAddresses:
+    """Who has been sent mails that other addresses were refused; used by the threads of receivers.
+
+    When such a mail is sent again, it is sent to the others only.
+    """
+
+    def __init__(self) -> None:
+        self._by_message: LRUCache[tuple[str, int | None], frozenset[str]] = LRUCache(_MAX_PARTIAL)
+        self._lock = threading.Lock()
+
+    def list_missing(self, delivery: Delivery, addresses: Sequence[str]) -> Sequence[str]:
+        """The addresses that have not been sent a message."""
+        with self._lock:
+            accepted = self._by_message.get((delivery.receiver, delivery.id), frozenset())
+        return [address for address in addresses if address not in accepted]
+
+    def add(self, delivery: Delivery, addresses: Iterable[str]) -> None:
+        """Note addresses that have been sent a message."""
+        key = delivery.receiver, delivery.id
+        with self._lock:
+            self._by_message[key] = self._by_message.get(key, frozenset()) | frozenset(addresses)
+
+
+def send_mail(
+    target: EmailTarget,
+    mail: EmailMessage,
+    hosts: HostPolicy,
+    timeout: float,
+    addresses: Sequence[str],
+) -> Mapping[str, int]:
+    """Deliver a mail; returns the addresses that the server refuses, with its codes.
+
+    `timeout`: seconds for all of it. Raises `DeliveryFailed`, also if all are refused.
+    """
     deadline = time.monotonic() + timeout
     context = ssl.create_default_context(cafile=target.ca)
     opened = connect(hosts, target.host, target.port, deadline)
@@ -117,26 +154,32 @@ def send_mail(target: EmailTarget, mail: EmailMessage, hosts: HostPolicy, timeou
                 password = target.password.get_secret_value() if target.password else ""
                 smtp.login(target.username, password)
             refused = smtp.send_message(
-                mail, from_addr=parseaddr(target.from_)[1], to_addrs=target.to
+                mail, from_addr=parseaddr(target.from_)[1], to_addrs=addresses
             )
             smtp.quit()
     except smtplib.SMTPResponseException as error:
         is_rejected = error.smtp_code in (550, 552, 553, 554)
         raise DeliveryFailed(_describe(target, error), is_rejected=is_rejected) from error
     except smtplib.SMTPRecipientsRefused as error:
-        codes = [code for code, _ in error.recipients.values()]
-        reason = f"{target.host} refuses all addresses ({codes[0]})"
-        raise DeliveryFailed(reason, is_rejected=min(codes) >= 500) from error
+        raise describe_refused(target, _list_codes(error.recipients)) from error
     except (OSError, smtplib.SMTPException) as error:
         if time.monotonic() >= deadline:
             raise DeliveryFailed(f"no answer from {target.host} within {timeout:g} s") from error
         raise DeliveryFailed(_describe(target, error)) from error
     finally:
         opened.close()
-    if refused:
-        raise DeliveryFailed(
-            f"{target.host} refuses {', '.join(sorted(refused))}", is_rejected=True
-        )
+    return _list_codes(refused)
+
+
+def _list_codes(refused: Mapping[str, tuple[int, bytes]]) -> dict[str, int]:
+    return {address: code for address, (code, _) in refused.items()}
+
+
+def describe_refused(target: EmailTarget, refused: Mapping[str, int]) -> DeliveryFailed:
+    """The error of a mail that some addresses are refused."""
+    names = ", ".join(f"{address} ({code})" for address, code in sorted(refused.items()))
+    reason = f"{target.host} refuses {names}"
+    return DeliveryFailed(reason, is_rejected=min(refused.values()) >= _PERMANENT)
 
 
 def _check_greeting(answer: tuple[int, bytes]) -> None:

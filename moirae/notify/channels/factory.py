@@ -8,7 +8,12 @@ import orjson
 
 from moirae.config import Receiver
 from moirae.notify.channels.apprise_channel import send_by_apprise
-from moirae.notify.channels.email import make_mail, send_mail
+from moirae.notify.channels.email import (
+    AcceptedAddresses,
+    describe_refused,
+    make_mail,
+    send_mail,
+)
 from moirae.notify.channels.pagerduty import render_pagerduty
 from moirae.notify.channels.slack import (
     has_lost_message,
@@ -32,6 +37,7 @@ class ChannelContext:
     hosts: HostPolicy
     workspace: str
     threads: ThreadMemory = field(default_factory=lambda: ThreadMemory({}))
+    accepted: AcceptedAddresses = field(default_factory=AcceptedAddresses)
 
 
 def make_sender(receiver: Receiver, context: ChannelContext) -> Send:
@@ -109,7 +115,11 @@ def _make_email_sender(receiver: Receiver, context: ChannelContext) -> Send:
     def send(delivery: Delivery) -> str | None:
         assert target is not None
         mail = make_mail(receiver, delivery, make_dedup_key(context.workspace, delivery.id))
-        send_mail(target, mail, context.hosts, _find_timeout(receiver))
+        addresses = context.accepted.list_missing(delivery, target.to)
+        refused = send_mail(target, mail, context.hosts, _find_timeout(receiver), addresses)
+        if refused:
+            context.accepted.add(delivery, set(addresses) - refused.keys())
+            raise describe_refused(target, refused)
         return None
 
     return send

@@ -16,6 +16,7 @@ from aiosmtpd.smtp import AuthResult
 
 from moirae.errors import DeliveryFailed
 from moirae.notify.channels.email import make_mail, send_mail
+from moirae.notify.channels.factory import ChannelContext, make_sender
 from moirae.notify.delivery import Delivery, HostPolicy
 from tests.mailbox import Mailbox, make_controller, serving_mail
 from tests.unit.moirae.notify.channels.contents import make_message_content, make_receiver
@@ -82,7 +83,7 @@ def send(port: int, ca: Path | None, timeout: float = 5.0, **fields: Any) -> Non
     receiver = make_receiver(email=target)
     assert receiver.email is not None
     mail = make_mail(receiver, make_delivery(), "key")
-    send_mail(receiver.email, mail, HostPolicy(), timeout)
+    send_mail(receiver.email, mail, HostPolicy(), timeout, receiver.email.to)
 
 
 def test_mail_is_delivered_over_tls_with_text_and_html(
@@ -127,6 +128,23 @@ def test_refusal_of_a_mail_is_told_apart_from_one_for_now(
         with pytest.raises(DeliveryFailed) as caught:
             send(server.port, certificate[1])
         assert caught.value.is_rejected is is_rejected
+
+
+def test_mail_is_sent_again_only_to_addresses_that_were_refused(mailbox: Mailbox) -> None:
+    with serving_mail(mailbox) as address:
+        target = {"to": ["a@b.c", "d@e.f"], "from": "m@b.c", "smarthost": address, "tls": "none"}
+        send = make_sender(make_receiver(email=target), ChannelContext(HostPolicy(), "w"))
+        mailbox.refused = {"d@e.f": "450 later"}
+        with pytest.raises(DeliveryFailed, match=r"refuses d@e\.f \(450\)") as caught:
+            send(make_delivery())
+        assert not caught.value.is_rejected
+        mailbox.refused = {"d@e.f": "550 unknown"}
+        with pytest.raises(DeliveryFailed, match=r"refuses d@e\.f \(550\)") as caught:
+            send(make_delivery())
+        assert caught.value.is_rejected
+        mailbox.refused = {}
+        send(make_delivery())
+    assert mailbox.addresses == [["a@b.c"], ["d@e.f"]]
 
 
 def test_server_that_says_nothing_is_left_at_the_deadline() -> None:
