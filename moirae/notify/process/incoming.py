@@ -164,17 +164,19 @@ class Incoming:
 
     def release(self, now: datetime) -> None:
         """Take alerts that need not wait any more."""
-        history = [alert for alert, held in self._held.items() if held.hold.reason == "history"]
+        history = [
+            alert for alert, waiting in self._held.items() if waiting.hold.reason == "history"
+        ]
         self._release_history(self._store.list_alerts(history), now)
-        late = {alert: held for alert, held in self._held.items() if held.hold.until is None}
+        late = {alert: held for alert, waiting in self._held.items() if waiting.hold.until is None}
         if late:
             self._release_late(late, now)
 
     def _release_late(self, late: Mapping[UUID, _HeldAlert], now: datetime) -> None:
         """Take alerts whose streams are read: together, so that a message names all of a group."""
-        unread = self._store.find_unread({held.rule for held in late.values()})
+        unread = self._store.find_unread({waiting.rule for waiting in late.values()})
         since_by_alert = {
-            alert: held.since for alert, held in late.items() if held.rule not in unread
+            alert: waiting.since for alert, waiting in late.items() if waiting.rule not in unread
         }
         if not since_by_alert or not has_caught_up(max(since_by_alert.values()), now):
             return
@@ -220,7 +222,7 @@ class Incoming:
 
     def next_release(self) -> datetime | None:
         """When a wait ends by the clock; None: none does."""
-        times = (held.hold.until for held in self._held.values())
+        times = (waiting.hold.until for waiting in self._held.values())
         return min((time for time in times if time is not None), default=None)
 
     @property
