@@ -168,7 +168,9 @@ class Incoming:
             alert for alert, waiting in self._held.items() if waiting.hold.reason == "history"
         ]
         self._release_history(self._store.list_alerts(history), now)
-        late = {alert: held for alert, waiting in self._held.items() if waiting.hold.until is None}
+        late = {
+            alert: waiting for alert, waiting in self._held.items() if waiting.hold.until is None
+        }
         if late:
             self._release_late(late, now)
 

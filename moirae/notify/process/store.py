@@ -8,7 +8,7 @@ import sql
 from moirae.alerts import ChangeLog
 from moirae.config import Settings, parse_duration
 from moirae.config.matchers import parse_matchers
-from moirae.notify.process.rule_streams import RuleStreams
+from moirae.notify.process.stream_readers import StreamReaders
 from moirae.notify.routing.alert import NotifiedAlert
 from moirae.notify.routing.grouping import LogEntry, StateChanges, StoredGroup
 from moirae.notify.routing.intake import RuleWaits, describe_row, make_waits
@@ -62,7 +62,7 @@ class NotifyStore:
 
     def __init__(self, connection: sql.Connection, settings: Settings) -> None:
         self._connection = connection
-        self._streams = RuleStreams(RuleGateway(connection), settings)
+        self._readers = StreamReaders(RuleGateway(connection), settings)
         self._state = NotifyStateGateway(connection)
         self._silences = SilenceGateway(connection)
         self._rules = RuleGateway(connection)
@@ -169,7 +169,7 @@ class NotifyStore:
     def find_unread(self, rules: Collection[str]) -> Collection[str]:
         """Of some rules, those that may read a stream which has unread input."""
         unread = self._state.list_unread_streams()
-        return self._streams.find_readers(rules, unread) if unread else ()
+        return self._readers.find_readers(rules, unread) if unread else ()
 
     def count_answered(self, events: Collection[UUID]) -> dict[UUID, int]:
         """How many recalls of each event have an answer or have ended."""

@@ -8,8 +8,8 @@ from moirae.rules import Definition, build_event_tables, infer_event_shape
 from sql.rules import RuleGateway
 
 
-class RuleStreams:
-    """The streams that the event queries of applied rules read, directly or by derived ones."""
+class StreamReaders:
+    """The applied rules whose event queries read streams, directly or by derived ones."""
 
     def __init__(self, rules: RuleGateway, settings: Settings) -> None:
         self._rules = rules

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moirae.config.settings import load_settings
-from moirae.notify.process.rule_streams import RuleStreams
+from moirae.notify.process.stream_readers import StreamReaders
 from moirae.rules import Definition
 from moirae.rules.model import Group
 from moirae.rules.rule_set import build_rules
@@ -66,21 +66,21 @@ class Rules:
 def test_rules_read_streams_directly_and_by_derived_ones(tmp_path: Path) -> None:
     settings = load_settings(write_workspace(tmp_path, _WORKSPACE), {})
     rules = Rules()
-    streams = RuleStreams(rules, settings)  # type: ignore[arg-type]
+    readers = StreamReaders(rules, settings)  # type: ignore[arg-type]
     known = ["g/Load", "g/Silent"]
-    assert streams.find_readers(known, ["cpu"]) == {"g/Load"}
-    assert streams.find_readers(known, ["disk"]) == {"g/Silent"}
-    assert streams.find_readers(known, ["other"]) == set()
+    assert readers.find_readers(known, ["cpu"]) == {"g/Load"}
+    assert readers.find_readers(known, ["disk"]) == {"g/Silent"}
+    assert readers.find_readers(known, ["other"]) == set()
     assert rules.reads == 2
     unknown = ["g/Gone", "g/Broken"]
-    assert streams.find_readers([*known, *unknown], ["disk"]) == {"g/Silent", *unknown}
+    assert readers.find_readers([*known, *unknown], ["disk"]) == {"g/Silent", *unknown}
 
 
 def test_rules_are_read_again_when_they_have_changed(tmp_path: Path) -> None:
     settings = load_settings(write_workspace(tmp_path, _WORKSPACE), {})
     rules = Rules()
-    streams = RuleStreams(rules, settings)  # type: ignore[arg-type]
-    assert streams.find_readers(["g/Load"], ["disk"]) == set()
+    readers = StreamReaders(rules, settings)  # type: ignore[arg-type]
+    assert readers.find_readers(["g/Load"], ["disk"]) == set()
     rules.definitions["g/Load"] = rules.definitions["g/Silent"]
     rules.revision_number += 1
-    assert streams.find_readers(["g/Load"], ["disk"]) == {"g/Load"}
+    assert readers.find_readers(["g/Load"], ["disk"]) == {"g/Load"}
