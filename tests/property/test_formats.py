@@ -120,6 +120,29 @@ WITHOUT_SOME_FIELDS = [
 ]
 
 
+BESIDE_PATHS = [
+    b'"host":{"id":1}}',
+    b'"host":{}}',
+    b'"host":7}',
+    b'"host":"a"}',
+    b'"host":[1]}',
+    b'"host":{"name":{"z":1,"a":2}}}',
+    b'"host":{"name":"a","id":{"z":1,"a":2}}}',
+]
+
+
+@pytest.mark.parametrize("line", BESIDE_PATHS)
+def test_a_path_that_leads_nowhere_is_none(line: bytes) -> None:
+    schema = declare({"x": "string"}, {"x": ("host.name",)})
+    assert_same(schema, RecordReading(JSONL), [TIME + line] * 3)
+
+
+@pytest.mark.parametrize("kind", ["int", "boolean", "date", "timestamp", "string"])
+def test_integers_of_any_size_inside_of_values_are_quoted(kind: str) -> None:
+    lines = [TIME + b'"x":[18446744073709551616,NaN]}'] * 2
+    assert_same(declare({"x": kind}), RecordReading(JSONL), lines)
+
+
 @pytest.mark.parametrize("lines", WITHOUT_SOME_FIELDS)
 def test_a_field_that_is_missing_is_not_null(lines: list[bytes]) -> None:
     assert_same(declare({"x": "string"}), RecordReading(JSONL), lines)

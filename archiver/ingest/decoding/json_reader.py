@@ -295,10 +295,21 @@ def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array | None:
         return pa.nulls(len(next(iter(fields.values()))), pa.string())
     values = fields[str(steps[0])]
     for step in steps[1:]:
-        if values.null_count:
+        if values.null_count or pa.types.is_list(values.type):
             return None
+        if not _leads_to_field(values.type, [step]):
+            return pa.nulls(len(values), pa.string())  # no record has more fields than the first
         values = values.field(str(step))
     return None if values.null_count else values
+
+
+def _leads_to_field(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
+    """Whether objects of a type have a field at a path."""
+    for step in steps:
+        if not pa.types.is_struct(kind) or kind.get_field_index(str(step)) < 0:
+            return False
+        kind = kind.field(str(step)).type
+    return True
 
 
 def _without_fields(
@@ -308,8 +319,9 @@ def _without_fields(
     rest = {name: values for name, values in fields.items() if name not in read_fields}
     for field in read_fields:
         steps = parse_path(field)
-        if field not in fields and len(steps) > 1 and steps[0] in rest:
-            name = str(steps[0])
+        name = str(steps[0])
+        is_inside = field not in fields and len(steps) > 1 and name in rest
+        if is_inside and _leads_to_field(rest[name].type, steps[1:]):
             values = rest.pop(name)
             names = [values.type.field(index).name for index in range(values.type.num_fields)]
             inner = {inner_name: values.field(inner_name) for inner_name in names}

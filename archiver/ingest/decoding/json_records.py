@@ -103,12 +103,13 @@ def load_json(content: bytes) -> Any:
     return value
 
 
-def dump_json(value: Any) -> bytes:
-    """A value as JSON with NaN and infinities, in the order of its fields."""
+def dump_json(value: Any, *, sort_keys: bool = False) -> bytes:
+    """A value as JSON with NaN and infinities, in the order of its fields or of their names."""
     if not _has_constants(value):
         with suppress(TypeError):  # an integer of more than 64 bits
-            return orjson.dumps(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+    return text.encode()
 
 
 def _has_constants(value: Any) -> bool:

@@ -78,7 +78,7 @@ def _to_string(value: Any) -> str:
         return value
     if isinstance(value, float):
         return spell_float(value)
-    return dump_json(value).decode()
+    return dump_json(value, sort_keys=True).decode()
 
 
 def _to_boolean(value: Any) -> bool:
