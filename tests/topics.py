@@ -117,6 +117,22 @@ class Topics:
         """Send rows with the keys `<prefix>0`, `<prefix>1`, …"""
         self.send(topic, [row(f"{prefix}{number}") for number in range(count)], partition)
 
+    def list_keys(self, topic: str) -> list[str]:
+        """The keys of the rows that partition 0 of a topic holds."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({**self._settings, "group.id": "tests", "enable.auto.commit": False})
+        partition = TopicPartition(topic, 0)
+        first, end = consumer.get_watermark_offsets(partition, timeout=30)
+        consumer.assign([TopicPartition(topic, 0, first)])
+        keys: list[str] = []
+        while consumer.position([partition])[0].offset < end:
+            message = consumer.poll(1.0)
+            if message is not None:
+                keys.append(json.loads(message.value())["k"])
+        consumer.close()
+        return keys
+
     def begin_transaction(self, name: str) -> Any:
         """A producer whose transaction has begun."""
         from confluent_kafka import Producer

@@ -202,6 +202,42 @@ def test_tombstones_are_counted_and_empty_values_are_dead_letters(
         assert not world.readers.has_unread("x"), "a range may have tombstones only"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_records_that_compaction_removes_are_not_lost(
+    topics: Topics, spark: SparkSession, engine: str
+) -> None:
+    topic = f"compacted-{engine}"
+    compaction = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "1",
+        "segment.ms": "50",
+    }
+    topics.create(topic, **compaction)
+    topics.send_rows(topic, "a", 20)
+    with reader_world(spark, engine, topics.servers, x=topic) as world:
+        world.read("x")
+        assert world.count("x", "a") == 20
+        topics.send_rows(topic, "b", 20)
+        wait_until(partial(_is_compacted, topics, topic), seconds=120)
+        before = topics.list_keys(topic)
+        world.start()
+        world.read("x")
+        after = topics.list_keys(topic)
+        assert world.losses() == [] and not world.readers.has_unread("x")
+        unread = [sum(key[0] != "a" for key in keys) for keys in (after, before)]
+        assert unread[0] <= world.count("x") - 20 <= unread[1]
+        assert world.count("x", "b") < 20
+        counts = world.connection.execute("SELECT sum(read), sum(archived) FROM units").fetchone()
+        assert counts == (world.count("x"),) * 2
+
+
+def _is_compacted(topics: Topics, topic: str) -> bool:
+    topics.send_rows(topic, "c", 1)  # a new segment: the newest is not compacted
+    return "b0" not in topics.list_keys(topic)
+
+
 def _reads(world: ReaderWorld, count: int) -> bool:
     world.read("x")
     return world.count("x") == count

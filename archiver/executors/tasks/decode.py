@@ -13,7 +13,7 @@ from archiver.executors.tasks.reading import read_pieces, with_lines
 from archiver.formats import Format
 from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
 from archiver.ingest.classify import Array
-from archiver.ingest.decoding import RefusedLine, redact_names
+from archiver.ingest.decoding import RefusedLine, redact_names, redact_records, redact_refused
 from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.open_unit import observe_times, refuse_by_time
 from archiver.ingest.source_units import UnitBatch, read_batches
@@ -191,7 +191,9 @@ class _RowCollector:
             newest=observed.newest,
             newest_not_ahead=observed.newest_not_ahead,
             keys_ahead=observed.keys_ahead,
-            refused_lines=[*batch.rows.refused_lines, *time_refused],
+            refused_lines=redact_refused(
+                schema, batch.reading, [*batch.rows.refused_lines, *time_refused]
+            ),
             fields=redact_names(schema, batch.reading.fields),
         )
         self.segments.append(segment)
@@ -203,7 +205,8 @@ class _RowCollector:
         ids, hashes = fingerprint(schema, rows.table, place_keys)
         table = with_places(rows.table, ids, hashes, unit, rows.line_numbers)
         if self._keeps_raw:
-            table = with_raw(table, rows.raw)
+            # Spark may keep parts on disk.
+            table = with_raw(table, redact_records(schema, batch.reading, rows.raw))
         readings = read_rows_as_earlier(schema, rows, batch.reading)
         self._pending.add(stream, len(self.segments) - 1, table, readings)
 
