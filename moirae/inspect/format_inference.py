@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ _LIST_FIELDS = frozenset({"apiVersion", "kind"})  # of lists of Kubernetes: they
 _DELIMITERS = (",", ";", "\t", "|")
 # Beginnings of log lines: the pattern of the time, and that of the first line of a record.
 _TIME_PATTERNS = (
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9:]{2,6})?",
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?"
+    r"(?:Z| ?(?:UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?))?",
     r"[0-9]{4}/[0-9]{2}/[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?",
     r"[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8} [+-][0-9]{4}",
-    r"[0-9]{2}/[0-9]{2}/[0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2}",
-    r"[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8} [0-9]{4}",
+    r"[0-9]{2}[./-][0-9]{2}[./-][0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?",
+    r"[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:]{8}(?:\.[0-9]+)?",
+    r"[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8}(?: [A-Z]{3,4})? [0-9]{4}",
     r"[A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8}",
     r"[0-9]{6} [0-9]{2}:[0-9]{2}:[0-9]{2}",
     r"[0-9]{9,19}",
@@ -63,7 +65,7 @@ def infer_format(path: Path) -> InferredFormat:
     if inferred is None:
         inferred = _infer_text(lines)
     record_format, format_options = inferred
-    return InferredFormat(record_format, {**format_options, **options})
+    return InferredFormat(replace(record_format, encoding=encoding), {**format_options, **options})
 
 
 def _read_beginning(path: Path) -> tuple[bytes, dict[str, Any]]:
@@ -73,12 +75,24 @@ def _read_beginning(path: Path) -> tuple[bytes, dict[str, Any]]:
     if find_encoding_mark(raw) is not None:
         with open_content(path) as file:
             return next(iterate_blocks(file, None), b""), {}
+    encoding = _guess_wide_encoding(raw)
+    if encoding is not None:
+        return raw.decode(encoding, "ignore").encode(), {"encoding": encoding}
     try:
         raw[: raw.rfind(b"\n") + 1].decode("utf-8")
     except UnicodeDecodeError:
         if not raw.startswith(b"PAR1"):
             return raw.decode("latin-1").encode(), {"encoding": "latin-1"}
     return raw, {}
+
+
+def _guess_wide_encoding(raw: bytes) -> str | None:
+    """UTF-16 without a mark: every other byte of most texts is NUL."""
+    sample = raw[:1000]
+    for encoding, high_bytes in (("utf-16-le", sample[1::2]), ("utf-16-be", sample[::2])):
+        if high_bytes.count(0) > len(high_bytes) / 2 and not raw.startswith(b"PAR1"):
+            return encoding
+    return None
 
 
 def _infer_json(lines: Sequence[bytes], text: bytes) -> tuple[Format, dict[str, Any]] | None:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moirae.config import Stream
 from moirae.inspect import propose_stream, read_sample
 
@@ -58,3 +60,37 @@ def test_times_before_texts_are_no_syslog(tmp_path: Path) -> None:
     declaration, rows = _propose(tmp_path / "x.log", lines)
     assert declaration["source"]["format"] == "text"
     assert [row["message"] for row in rows] == ["starting", '{"a":1}']
+
+
+# Lines of programs, with the time of the first one.
+TIMES = {
+    "[15-Sep-2021 00:24:29] WARNING: child 40": "2021-09-15T00:24:29+00:00",
+    "20-Nov-2026 10:00:00.123 INFO [main] start": "2026-11-20T10:00:00.123000+00:00",
+    "[22-03-2021 10:07:32.467] [main] INFO start": "2021-03-22T10:07:32.467000+00:00",
+    "22.03.2021 10:07:32 start": "2021-03-22T10:07:32+00:00",
+    # Offsets and zones belong to the time.
+    "2021-11-11 18:53:12.437 +03,x": "2021-11-11T15:53:12.437000+00:00",
+    "2021-11-11 18:53:12.437 UTC [1416] LOG": "2021-11-11T18:53:12.437000+00:00",
+    "2021-11-11T18:53:12-0530 x": "2021-11-12T00:23:12+00:00",
+    "2021-11-11 18:53:12 - root - INFO": "2021-11-11T18:53:12+00:00",
+    "Thu Nov 20 10:00:00 UTC 2025 done": "2025-11-20T10:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize("line", TIMES)
+def test_times_of_programs_are_found_with_their_zones(tmp_path: Path, line: str) -> None:
+    _, rows = _propose(tmp_path / "x.log", f"{line}\n" * 3)
+    assert rows[0]["ts"].isoformat() == TIMES[line]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_declared(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("sep=;\nts;v\n2026-11-20T10:00:00Z;1\n".encode(encoding))
+    declaration = propose_stream([path]).declaration
+    assert declaration["source"] == {
+        "files": str(path),
+        "format": "csv",
+        "csv": {"delimiter": ";"},
+        "encoding": encoding,
+    }

@@ -66,8 +66,8 @@ SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
         b"[Sun Dec 04 04:47:44 2005] [notice] ready\n[Sun Dec 04 04:47:45 2005] [error] bad\n",
         {
             "format": "text",
-            "pattern": "[^0-9A-Za-z]?(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8} "
-            "[0-9]{4})[^0-9A-Za-z]+(?P<level>(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|"
+            "pattern": "[^0-9A-Za-z]?(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} [0-9:]{8}"
+            "(?: [A-Z]{3,4})? [0-9]{4})[^0-9A-Za-z]+(?P<level>(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|"
             "CRITICAL|FATAL))\\b[\\]:,|\\s-]*(?P<message>.*)",
         },
         ["zone", "tail"],
