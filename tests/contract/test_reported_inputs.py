@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from archiver.formats import CSV, JSONL, CsvDialect, Format, TimeReading
+from archiver.ingest import find_joined_end
 from tests.formats import declare, read_rows
 
 TEN = "2026-11-20T10:00:00Z"
@@ -290,3 +291,24 @@ def test_empty_columns_of_a_spreadsheet_have_names_of_their_own() -> None:
     content = b"ts,v,,\n2026-11-20T10:00:00Z,1,,x\n"
     rows, refused = read_rows(declare({"v": "int"}), content, CSV)
     assert not refused and rows[0][2] == '{"":null,"column 4":"x"}'
+
+
+CRI = [f"{TEN} stdout F a P b\n", f"{TEN} stdout P one \n", f"{TEN} stderr F x\n"]
+DOCKER = [
+    f'{{"log":"{log}","stream":"{stream}","time":"{TEN}"}}\n'
+    for log, stream in (("a P b\\n", "stdout"), ("one ", "stdout"), ("x\\n", "stderr"))
+]
+
+
+@pytest.mark.parametrize(("name", "lines"), [("cri", CRI), ("docker", DOCKER)])
+def test_lines_wait_for_the_parts_of_any_stream(name: str, lines: list[str]) -> None:
+    whole, part, other = (line.encode() for line in lines)
+    for content, complete in (
+        (whole, whole),
+        (whole + part, whole),
+        (whole + part + other, whole),
+        (whole + part + other + whole + other, whole + part + other + whole + other),
+        (b"no record\n" + whole, b"no record\n" + whole),
+        (part + other * 40_000, part + other * 40_000),
+    ):
+        assert find_joined_end(content, name) == len(complete)

@@ -5,6 +5,7 @@ from archiver.ingest.decoding.csv_framing import are_plain_lines, named_delimite
 from archiver.ingest.decoding.csv_records import parse_csv_header
 from archiver.ingest.decoding.event_times import parse_iso_time
 from archiver.ingest.decoding.framing import BYTE_ORDER_MARK, Records, RecordSource
+from archiver.ingest.decoding.joined_lines import find_joined_end
 from archiver.ingest.decoding.json_records import dump_json, load_json
 from archiver.ingest.decoding.line_decoder import decode_lines
 from archiver.ingest.decoding.raw_records import decode_raw, select_raw
@@ -40,6 +41,7 @@ __all__ = [
     "decode_raw",
     "decode_table",
     "dump_json",
+    "find_joined_end",
     "likely_formats",
     "likely_units",
     "load_json",

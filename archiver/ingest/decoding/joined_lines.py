@@ -102,6 +102,34 @@ def join_docker(lines: Iterator[NumberedLine]) -> Iterator[NumberedLine]:
         yield _join_entries(record, beginnings[stream])
 
 
+def find_joined_end(content: bytes, format_name: str) -> int:
+    """How many bytes of some lines of `cri` or `docker` end before a line that later ones continue.
+
+    A part that is never continued does not hold others back for more than the length of a record.
+    """
+    unfinished: set[object] = set()
+    offset = end = 0
+    for line in content.split(b"\n")[:-1]:
+        offset += len(line) + 1
+        part = _cri_part(line) if format_name == "cri" else _docker_part(line)
+        if part is not None:
+            stream, is_last = part
+            (unfinished.discard if is_last else unfinished.add)(stream)
+        if not unfinished:
+            end = offset
+    return end if offset - end <= MAX_LINE_BYTES else offset
+
+
+def _cri_part(line: bytes) -> tuple[object, bool] | None:
+    match = _CRI_LINE.match(line)
+    return None if match is None else (match[2], match[3] == b"F")
+
+
+def _docker_part(line: bytes) -> tuple[object, bool] | None:
+    entry = _parse_entry(line)
+    return None if entry is None else (entry.get("stream"), entry["log"].endswith("\n"))
+
+
 def _parse_entry(line: bytes) -> dict | None:  # type: ignore[type-arg]
     try:
         entry = orjson.loads(line)

@@ -9,7 +9,7 @@ from typing import IO
 import re2
 
 from archiver.formats import COMPRESSION_SUFFIXES, Format
-from archiver.ingest import MAX_LINE_BYTES, open_content
+from archiver.ingest import MAX_LINE_BYTES, find_joined_end, open_content
 
 HASHED_BYTES = 1024
 _DIGEST_BYTES = 16
@@ -106,7 +106,7 @@ def find_complete_end(content: bytes, record_format: Format, *, is_settled: bool
     if record_format.is_csv and record_format.csv.quote is not None:
         return _find_even_quotes(content[:end], record_format.csv.quote.encode())
     if record_format.name in ("cri", "docker"):
-        return _find_last_whole_line(content[:end], record_format.name)
+        return find_joined_end(content[:end], record_format.name)
     return end
 
 
@@ -131,16 +131,3 @@ def _find_even_quotes(lines: bytes, quote: bytes) -> int:
         quotes -= lines.count(quote, start, end)
         end = start
     return end
-
-
-def _find_last_whole_line(lines: bytes, format_name: str) -> int:
-    """The end of the last line that is not continued by the next one of its stream."""
-    end = len(lines)
-    while end > 0:
-        start = lines.rfind(b"\n", 0, end - 1) + 1
-        line = lines[start:end]
-        is_part = b'\\n"' not in line if format_name == "docker" else b" P " in line[:80]
-        if not is_part:
-            return end
-        end = start
-    return 0
