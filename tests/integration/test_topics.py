@@ -234,7 +234,8 @@ def test_records_that_compaction_removes_are_not_lost(
 
 
 def _is_compacted(topics: Topics, topic: str) -> bool:
-    topics.send_rows(topic, "c", 1)  # a new segment: the newest is not compacted
+    # A new segment: the newest is not compacted.
+    topics.send_rows(topic, f"c{time.monotonic_ns()}-", 1)
     return "b0" not in topics.list_keys(topic)
 
 

@@ -116,6 +116,8 @@ WITHOUT_SOME_FIELDS = [
     [TIME + b'"o":[{"a":1,"b":2}]}', TIME + b'"o":[{"a":1}]}'],
     [TIME + b'"x":{"a":1,"b":2}}', TIME + b'"x":{"a":1}}'],
     [TIME + b'"b":null}', TIME + b'"c":"\\"b\\":"}', TIME + b'"b":null,"c":"b"}'],
+    [TIME + b'"o":[null]}', TIME + b'"o":[null,null]}'],
+    [TIME + b'"x":[{"a":null}],"o":{"b":[[null]]}}', TIME + b'"x":[{"a":null},{"a":null}]}'],
     [TIME + b'"b":null,"a\\"b":1}', TIME + b'"a\\"b":1}'],
 ]
 

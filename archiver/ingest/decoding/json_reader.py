@@ -282,8 +282,16 @@ def _undeclared_type(value: Any) -> pa.DataType | None:
         return pa.struct(list(types.items()))
     if isinstance(value, list):
         kinds = {_undeclared_type(inner) for inner in value}
-        return pa.list_(*kinds) if len(kinds) == 1 and None not in kinds else None
+        if len(kinds) != 1 or None in kinds or _has_null_type(*kinds):
+            return None
+        return pa.list_(*kinds)
     return _UNDECLARED_TYPES.get(type(value))
+
+
+def _has_null_type(kind: pa.DataType) -> bool:
+    """Whether values of a type may only be null, or have such fields or elements."""
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return pa.types.is_null(kind) or any(map(_has_null_type, inner))
 
 
 def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array | None:
