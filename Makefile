@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release alertmanager prometheus3 broker help jars kernels setup web demo demo-once test fast-tests test-fast slow lint bench docs faults lock clean prerequisites
+.PHONY: wheel release alertmanager prometheus3 broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -17,6 +17,7 @@ help:
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, import directions, schemas, reference pages"
 	@echo "make web        the dashboard, built from its sources with Node"
+	@echo "make fuzz       bodies of protocols, changed by what they cover; SECONDS=60 for each"
 	@echo "make faults     fault tests (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 	@echo "make wheel      the wheel, in dist/"
@@ -86,6 +87,10 @@ test-fast: setup
 slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
 	@$(BIN)/python -m pytest --hypothesis-profile thorough -n 2 tests/property
+
+# Needs atheris, which has no wheels for all Pythons: $(BIN)/python -m pip install atheris
+fuzz: setup
+	@$(BIN)/python -m tests.fuzzing $(SECONDS)
 
 lint: prerequisites $(STAMP)
 	@$(BIN)/ruff check .

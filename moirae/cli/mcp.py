@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption
-from moirae.cli.remote import accept_server, open_services
+from moirae.cli.remote import accept_server, find_server, open_services
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def mcp(
     from moirae.services import LocalWorkspace
 
     try:
-        from moirae.mcp import AgentAccess, Call, make_server, read_agent_name
+        from moirae.mcp import AgentAccess, Call, make_server, read_agent_name, serve_tools_of
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise
@@ -39,13 +39,15 @@ def mcp(
             "the library of the Model Context Protocol is not installed: pip install 'moirae-monitoring[mcp]'"
         ) from None
 
+    address = find_server()
+    if address is not None:
+        serve_tools_of(address, allow_writes=allow_writes)
+        return
+
     @contextmanager
     def open_call(ctx: Any) -> "Iterator[Call]":
         with open_services(workspace) as services:
-            if not isinstance(services, LocalWorkspace):
-                # A server has its own audit log, with the name of the token.
-                yield Call(services, lambda tool, arguments: None)
-                return
+            assert isinstance(services, LocalWorkspace)
             author = f"{services.author} ({read_agent_name(ctx) or 'agent'})"
             local = replace(services, author=author, via="mcp")
             yield Call(local, local.record_use)

@@ -16,7 +16,7 @@ from moirae.cli.options import open_workspace
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from moirae.services import RemoteWorkspace, Workspace
+    from moirae.services import RemoteWorkspace, ServerAddress, Workspace
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,10 @@ def open_services(workspace: Path) -> "Iterator[Workspace]":
     """The workspace that operations of a command run in: of this machine, or of a server."""
     from moirae.services import LocalWorkspace
 
-    remote = _open_remote()
-    if remote is not None:
-        with remote as opened:
-            yield opened
-        return
+    with open_remote() as remote:
+        if remote is not None:
+            yield remote
+            return
     with open_workspace(workspace) as (settings, connection):
         yield LocalWorkspace(
             settings=settings, connection=connection, author=getpass.getuser(), via="cli"
@@ -113,11 +112,13 @@ def open_services(workspace: Path) -> "Iterator[Workspace]":
 @contextmanager
 def open_remote() -> "Iterator[RemoteWorkspace | None]":
     """The workspace of the server; None without `--server`."""
-    remote = _open_remote()
-    if remote is None:
+    from moirae.services import open_server
+
+    address = find_server()
+    if address is None:
         yield None
         return
-    with remote as opened:
+    with open_server(address) as opened:
         yield opened
 
 
@@ -126,12 +127,13 @@ def uses_server() -> bool:
     return _SERVER.get().url is not None
 
 
-def _open_remote() -> Any:
-    from moirae.services import open_server
+def find_server() -> "ServerAddress | None":
+    """The server of the command; None without `--server`."""
+    from moirae.services import read_server_address
 
     options = _SERVER.get()
     if options.url is None:
         if options.token_file is not None or options.insecure:
             raise UsageError("--token-file and --insecure require --server")
         return None
-    return open_server(options.url, options.token_file, insecure=options.insecure)
+    return read_server_address(options.url, options.token_file, insecure=options.insecure)

@@ -5,6 +5,7 @@ is the one that remote write would have brought, so whichever comes second is a 
 """
 
 import hashlib
+import math
 import os
 import time
 from collections import Counter
@@ -171,7 +172,7 @@ class PrometheusImport:
             for value, milliseconds in described.samples
         ]
         samples.sort(key=lambda sample: sample[0])
-        pushed = PushedRows()
+        pushed = PushedRows(max_bytes=math.inf)
         for milliseconds, labels, value in samples:
             self._rows.add(labels, [(value, milliseconds)], pushed)
         for stream, lines in pushed.lines.items():

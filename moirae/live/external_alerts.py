@@ -49,6 +49,7 @@ _LOG = structlog.get_logger()
 # Microseconds of event time that a new process reads again: requests that the server received
 # together may be archived in another order.
 _OVERLAP = 10_000_000
+_MAX_ENDED = 5_000  # alerts that one pass ends: a source may post any number
 
 
 class _RecordedAlert(NamedTuple):
@@ -106,9 +107,9 @@ class ExternalAlerts:
             self._record(self._read_posts(self._table.read_on_time(file.path, columns)))
 
     def end_silent(self, now: datetime) -> None:
-        """End the alerts whose end has passed by the clock."""
+        """End alerts whose end has passed by the clock, as many as one pass ends."""
         clock = to_micros(now)
-        ended = [row for row in self._gateway.list_open() if max(row.ends.values()) <= clock]
+        ended = self._gateway.list_ended(clock, _MAX_ENDED)
         if not ended:
             return
         with self._connection.transaction():

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 from mcp.server import MCPServer
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -25,7 +26,7 @@ from moirae.errors import MoiraeError
 from moirae.mcp import tools
 from moirae.services import Role, Workspace, problems
 
-_INSTRUCTIONS = """\
+INSTRUCTIONS = """\
 Moirae watches streams of rows, raises alerts by rules in SQL, and recalls for each alert what is \
 normal there and which past alerts were similar, with what fixed them.
 
@@ -88,7 +89,7 @@ def make_server(open_call: OpenCall, access: AgentAccess) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer(
         "moirae",
         title="Moirae",
-        instructions=_INSTRUCTIONS,
+        instructions=INSTRUCTIONS,
         version=__version__,
         log_level="WARNING",
     )
@@ -171,12 +172,18 @@ def _make_tool(name: str, function: tools.Tool, open_call: OpenCall) -> Callable
     return run
 
 
-def read_agent_name(ctx: CallContext) -> str | None:
-    """The name that the client has given itself, if it is known."""
-    parameters = getattr(ctx.session, "client_params", None)
-    if parameters is None:
-        return None
-    name = str(parameters.client_info.name)
+def read_agent_name(ctx: CallContext | ServerRequestContext[Any, Any]) -> str | None:
+    """The name that the client has given itself, if it is known.
+
+    Clients of older versions of the protocol name themselves once, in another request than their calls:
+    over HTTP, of which no request knows another, it is their User-Agent.
+    """
+    parameters = ctx.session.client_params
+    if parameters is not None:
+        name = str(parameters.client_info.name)
+    else:
+        request = ctx.request_context.request if isinstance(ctx, Context) else ctx.request
+        name = "" if request is None else request.headers.get("user-agent", "")
     return "".join(filter(str.isprintable, name))[:_MAX_NAME] or None
 
 

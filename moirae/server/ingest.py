@@ -5,6 +5,7 @@ import hashlib
 import re
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ _LINES_SUFFIX = landed_suffix("jsonl")
 _BACKLOG_MAX_AGE = 0.5  # seconds before the landing folder is scanned again
 _BUSY_RETRY = 1  # seconds after which a client may retry
 _BACKLOG_RETRY = 5  # seconds
+# Bodies of protocols that are parsed at once: a parsed one may take forty times its bytes.
+_MAX_CONVERTING = 2
 _DISK_RETRY = 30  # seconds
 
 
@@ -101,6 +104,7 @@ class IngestHandler:
         self._pool = pool
         self._limits = limits
         self._active_requests = 0
+        self._converting = threading.BoundedSemaphore(_MAX_CONVERTING)
         self._backlogs: dict[str, _Backlog] = {}
         for stream in (*formats, EXTERNAL_ALERTS):
             LandingFolder(home, stream).remove_unfinished(_NAME_PREFIX)
@@ -149,7 +153,8 @@ class IngestHandler:
     def _store_records(
         self, landings: Mapping[str, LandingFolder], convert: ConvertBody, body: bytes
     ) -> None:
-        converted = convert(body)
+        with self._converting:
+            converted = convert(body)
         for stream, lines in converted.lines.items():
             name = f"{_NAME_PREFIX}{converted.name or secrets.token_hex(16)}"
             if converted.name is not None and self._is_stored(landings[stream], name):

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from moirae.services.load import load_operations
     from moirae.services.models import MAX_PAGE_ROWS, shaped_text
     from moirae.services.operation import Operation, Role
-    from moirae.services.remote import API_PREFIX, RemoteWorkspace, open_server
+    from moirae.services.remote import (
+        API_PREFIX,
+        RemoteWorkspace,
+        ServerAddress,
+        open_server,
+        read_server_address,
+    )
     from moirae.services.workspace import LocalWorkspace, Workspace, to_json
 
 __all__ = [
@@ -23,6 +29,7 @@ __all__ = [
     "Operation",
     "RemoteWorkspace",
     "Role",
+    "ServerAddress",
     "Workspace",
     "action_links",
     "alertmanager",
@@ -30,6 +37,7 @@ __all__ = [
     "load_operations",
     "open_server",
     "problems",
+    "read_server_address",
     "run_in_child",
     "shaped_text",
     "to_json",
@@ -41,7 +49,13 @@ _MODULES = {
     "load": ("load_operations",),
     "models": ("MAX_PAGE_ROWS", "shaped_text"),
     "operation": ("Operation", "Role"),
-    "remote": ("API_PREFIX", "RemoteWorkspace", "open_server"),
+    "remote": (
+        "API_PREFIX",
+        "RemoteWorkspace",
+        "ServerAddress",
+        "open_server",
+        "read_server_address",
+    ),
     "workspace": ("LocalWorkspace", "Workspace", "to_json"),
 }
 

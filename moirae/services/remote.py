@@ -5,9 +5,9 @@ import secrets
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -160,19 +160,25 @@ class RemoteWorkspace:
             raise Unreachable(f"{self._url}: {str(error) or type(error).__name__}") from error
 
 
-def open_server(
-    url: str, token_file: Path | None, *, insecure: bool
-) -> AbstractContextManager[RemoteWorkspace]:
-    """The workspace of a server, as a context. Raises `UsageError`."""
+class ServerAddress(NamedTuple):
+    """Where a server is, and the token for it."""
+
+    url: str
+    token: str
+
+
+def read_server_address(url: str, token_file: Path | None, *, insecure: bool) -> ServerAddress:
+    """The server that options of the command line name. Raises `UsageError`."""
     _check_url(url, insecure=insecure)
     if token_file is None:
         raise UsageError("--server requires --token-file")
-    return _open(url, _read_token(token_file))
+    return ServerAddress(url, _read_token(token_file))
 
 
 @contextmanager
-def _open(url: str, token: str) -> Iterator[RemoteWorkspace]:
-    workspace = RemoteWorkspace(url, token)
+def open_server(address: ServerAddress) -> Iterator[RemoteWorkspace]:
+    """The workspace of a server, as a context."""
+    workspace = RemoteWorkspace(*address)
     try:
         yield workspace
     finally:

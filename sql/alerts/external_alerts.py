@@ -76,9 +76,9 @@ class ExternalAlertGateway(Gateway):
             ExternalAlertRow, "list_latest", rule=rule, fingerprints=fingerprint_list
         )
 
-    def list_open(self) -> list[ExternalAlertRow]:
-        """The alerts that fire."""
-        return self._records(ExternalAlertRow, "list_open")
+    def list_ended(self, clock: int, limit: int) -> list[ExternalAlertRow]:
+        """At most `limit` of the alerts that fire and whose end has passed. `clock`: microseconds."""
+        return self._records(ExternalAlertRow, "list_ended", clock=clock, limit=limit)
 
     def put(self, rows: Sequence[NewestPostRow]) -> None:
         """Store the newest posts of alerts."""

@@ -21,10 +21,12 @@ FROM alerts a JOIN external_alerts x ON x.alert_id = a.id
 WHERE a.rule = %(rule)s AND a.fingerprint = ANY(%(fingerprints)s)
 ORDER BY a.fingerprint, a.starts_at DESC
 
--- list_open --
--- The posted alerts that fire.
+-- list_ended --
+-- Some of the posted alerts that fire, and whose last end has passed.
 SELECT a.id, a.eid, a.fingerprint, a.starts_at, a.ends_at, a.annotations, x.posted_at, x.ends
-FROM alerts a JOIN external_alerts x ON x.alert_id = a.id WHERE a.ends_at IS NULL
+FROM alerts a JOIN external_alerts x ON x.alert_id = a.id
+WHERE a.ends_at IS NULL AND (SELECT max(e.value::bigint) FROM jsonb_each_text(x.ends) e) <= %(clock)s
+LIMIT %(limit)s
 
 -- put --
 -- The newest post of alerts.

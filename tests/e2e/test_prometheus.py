@@ -1,5 +1,5 @@
 """The real Prometheus posts its alerts, writes its samples, and is asked for older ones, as the how-to
-says: Debian's with remote write 1.0, version 3 with 2.0.
+says: Debian's with remote write 1.0, version 3 with 2.0. The real Alertmanager notifies of alerts.
 """
 
 import json
@@ -9,14 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from archiver.threads import start_daemon
-from tests.alertmanager import find_program
+from tests.alertmanager import find_program, running_alertmanager
 from tests.commands import Commands
 from tests.waiting import wait_until
 
@@ -64,6 +65,29 @@ _PROGRAMS = {
     "prometheus": "",
     "prometheus3": "  protobuf_message: io.prometheus.write.v2.Request\n",
 }
+_ALERTING = """
+global: {{scrape_interval: 1s, evaluation_interval: 1s, external_labels: {{site: north}}}}
+rule_files: [rules.yml]
+scrape_configs:
+- job_name: node
+  static_configs: [{{targets: ["127.0.0.1:{exporter}"]}}]
+alerting:
+  alertmanagers:
+  - static_configs: [{{targets: ["{alertmanager}"]}}]
+"""
+_ALSO_DIRECTLY = """
+  - static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+    authorization: {{credentials_file: token}}
+"""
+_ALERTMANAGER = """
+route: {{receiver: both, group_by: [...], group_wait: 0s, group_interval: 1s}}
+receivers:
+- name: both
+  webhook_configs:
+  - url: http://127.0.0.1:{port}/api/v2/alerts
+    http_config: {{authorization: {{credentials_file: {token}}}}}
+  - url: http://127.0.0.1:{recorder}/
+"""
 _PROMETHEUS_RULES = """
 groups:
 - name: node
@@ -86,6 +110,37 @@ class _Exporter(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    """A receiver of webhooks that keeps the alerts of notifications."""
+
+    notified: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.notified.extend(json.loads(content)["alerts"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""
+
+
+class _Loads(BaseHTTPRequestHandler):
+    """An exporter of the load of hosts."""
+
+    loads: ClassVar[dict[str, float]] = {}
+
+    def do_GET(self) -> None:
+        lines = [f'load{{host="{host}"}} {load}\n' for host, load in self.loads.items()]
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write("".join(lines).encode())
 
     def log_message(self, *_: Any) -> None:
         """Nothing is logged."""
@@ -121,7 +176,8 @@ def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> Non
     program = find_program(name)
     if program is None:
         pytest.skip("`make alertmanager` fetches Prometheus, `make prometheus3` builds version 3")
-    root = public_folder
+    root = public_folder / name
+    root.mkdir()
     port, exporter_port, own_port = _find_port(), _find_port(), _find_port()
     (root / "rules").mkdir()
     (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
@@ -177,3 +233,63 @@ def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> Non
     streams = status["streams"]
     accounting = streams["external_alerts"]["accounting"]
     assert accounting["read"] == accounting["archived"] > 0, json.dumps(accounting)
+
+
+@pytest.mark.parametrize("directly", [False, True], ids=["webhook", "webhook and Prometheus"])
+def test_alerts_through_alertmanager(directly: bool, public_folder: Path) -> None:
+    """What Alertmanager notifies of is there once and in the same order, also if it comes twice."""
+    program = find_program("prometheus")
+    if program is None or find_program("prometheus-alertmanager") is None:
+        pytest.skip("`make alertmanager` fetches Prometheus and Alertmanager")
+    root = public_folder / ("both" if directly else "webhook")
+    root.mkdir()
+    port, own_port = _find_port(), _find_port()
+    hosts = ["d", "a", "e", "b", "c"]
+    _Loads.loads = dict.fromkeys(hosts, 1.0)
+    _Recorder.notified = []
+    exporter = ThreadingHTTPServer(("127.0.0.1", 0), _Loads)
+    recorder = ThreadingHTTPServer(("127.0.0.1", 0), _Recorder)
+    start_daemon(exporter.serve_forever, "exporter")
+    start_daemon(recorder.serve_forever, "recorder")
+    (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
+    alerts = [{"alert": f"High {host}", "expr": f'load{{host="{host}"}} > 5'} for host in hosts]
+    (root / "rules.yml").write_text(json.dumps({"groups": [{"name": "loads", "rules": alerts}]}))
+    notifying = _ALERTMANAGER.format(port=port, recorder=recorder.server_port, token=root / "token")
+    up = [sys.executable, "-m", "moirae", "up", "--parent", str(os.getpid())]
+    prometheus = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb"]
+    prometheus.append(f"--web.listen-address=127.0.0.1:{own_port}")
+    with Commands(root) as commands, _running(up, root / "up.log") as wait_for_workspace:
+
+        def list_alerts() -> list[dict[str, Any]]:
+            listed: list[dict[str, Any]] = commands.json("alerts", "list")
+            return listed
+
+        def count_notified(status: str) -> int:
+            notified = [alert for alert in _Recorder.notified if alert["status"] == status]
+            return len({alert["labels"]["alertname"] for alert in notified})
+
+        token = commands.json("tokens", "create", "alertmanager", "--role", "source")["token"]
+        (root / "token").write_text(token)
+        wait_for_workspace(lambda: commands.json("status")["processes"] != [])
+        with running_alertmanager(notifying, root) as alertmanager:
+            target = alertmanager.url.removeprefix("http://")
+            alerting = _ALERTING.format(exporter=exporter.server_port, alertmanager=target)
+            alerting += _ALSO_DIRECTLY.format(port=port) if directly else ""
+            (root / "prometheus.yml").write_text(alerting)
+            with _running(prometheus, root / "prometheus.log") as wait:
+                for number, host in enumerate(hosts, start=1):
+                    _Loads.loads[host] = 9.0
+                    wait(lambda number=number: count_notified("firing") == number)  # type: ignore[misc]
+                wait(lambda: len(list_alerts()) == len(hosts))
+                assert {alert["state"] for alert in list_alerts()} == {"firing"}
+                _Loads.loads = dict.fromkeys(hosts, 1.0)
+                wait(lambda: {alert["state"] for alert in list_alerts()} == {"resolved"})
+                wait(lambda: count_notified("resolved") == len(hosts))
+        listed = sorted(list_alerts(), key=lambda alert: alert["starts_at"])
+    resolved = [alert for alert in _Recorder.notified if alert["status"] == "resolved"]
+    resolved.sort(key=lambda alert: alert["startsAt"])
+    assert [alert["labels"]["alertname"] for alert in listed] == [f"High {host}" for host in hosts]
+    assert [alert["labels"] for alert in listed] == [alert["labels"] for alert in resolved]
+    for field, theirs in (("starts_at", "startsAt"), ("ends_at", "endsAt")):
+        ours = [datetime.fromisoformat(alert[field]) for alert in listed]
+        assert ours == [datetime.fromisoformat(alert[theirs]) for alert in resolved]

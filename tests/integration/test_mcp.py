@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
@@ -36,12 +36,14 @@ def served() -> Iterator[Served]:
         yield running
 
 
-def _converse_over_http(served: Served, role: str, conversation: Conversation) -> Any:
+def _converse_over_http(
+    served: Served, role: str, conversation: Conversation, mode: str = "auto"
+) -> Any:
     async def run() -> Any:
-        headers = {"Authorization": f"Bearer {served.tokens[role]}"}
+        headers = {"Authorization": f"Bearer {served.tokens[role]}", "User-Agent": "old-agent/1.2"}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             transport = streamable_http_client(f"{served.url}/mcp", http_client=http)
-            async with Client(transport, client_info=AGENT) as client:
+            async with Client(transport, client_info=AGENT, mode=mode) as client:
                 return await conversation(client)
 
     return asyncio.run(run())
@@ -232,6 +234,56 @@ def test_command_serves_a_viewer_by_default(served: Served) -> None:
     assert _converse_with_command(served, conversation=look) == READING
     (author, via, _) = _audited(served)[-1]
     assert author.endswith("(pager-helper)") and via == "mcp"
+
+
+def test_client_of_an_older_protocol_is_audited_by_its_user_agent(served: Served) -> None:
+    async def look(client: Client) -> None:
+        await _call(client, "get_alert", alert=NEWEST)
+
+    _converse_over_http(served, "viewer", look, mode="legacy")
+    assert _audited(served)[-1] == ("viewer (old-agent/1.2)", "mcp", "mcp.get_alert")
+
+
+def test_command_with_a_server_is_the_agent_there(served: Served) -> None:
+    """Its calls have the role of the token and are in the audit log of the server."""
+
+    async def work(client: Client) -> set[str]:
+        await _call(client, "get_alert", alert=NEWEST)
+        prompt = await client.get_prompt("runbook", {"rule": "r"})
+        assert "list_fixes" in prompt.messages[0].content.text  # type: ignore[union-attr]
+        resource = await client.read_resource(f"moirae://alerts/{NEWEST}")
+        assert NEWEST in resource.contents[0].text  # type: ignore[union-attr]
+        assert "no alert" in await _fail(client, "get_alert", alert="ff")
+        names = await _tool_names(client)
+        if "note" in names:
+            await _call(client, "note", alert=ALERT, text="seen")
+        else:
+            assert "--allow-writes" in await _fail(client, "note", alert=ALERT, text="seen")
+        return names
+
+    def options(role: str) -> list[str]:
+        return ["--server", served.url, "--token-file", str(served.token_file(role))]
+
+    assert _converse_with_command(served, *options("viewer"), conversation=work) == READING
+    author = "viewer (pager-helper)"
+    audited = [row for row in _audited(served) if row[0] == author]
+    assert audited[-1] == (author, "mcp", "mcp.get_alert")
+    assert _converse_with_command(served, *options("operator"), conversation=work) == (
+        READING | ASKING
+    )
+    writing = [*options("operator"), "--allow-writes"]
+    names = _converse_with_command(served, *writing, conversation=work)
+    assert names == READING | ASKING | WRITING
+    assert _audited(served)[-1] == ("operator (pager-helper)", "mcp", "alerts.annotate")
+
+
+def test_command_says_that_its_server_is_unreachable(served: Served) -> None:
+    async def look(client: Client) -> None:
+        with pytest.raises(MCPError, match=r"127\.0\.0\.1:1"):
+            await client.list_tools()
+
+    address = ("--server", "http://127.0.0.1:1", "--token-file", str(served.token_file("viewer")))
+    _converse_with_command(served, *address, conversation=look)
 
 
 def test_route_wants_a_token_and_refuses_other_sites(served: Served) -> None:

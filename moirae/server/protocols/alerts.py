@@ -1,11 +1,12 @@
-"""Alerts as Prometheus posts them to Alertmanager: a JSON list of labels, times and annotations.
+"""Alerts as Prometheus posts them to Alertmanager, a JSON list of labels, times and annotations, or as
+Alertmanager notifies a webhook of them, an object with such a list.
 
 Valid alerts of a post are accepted when others are not, as by Alertmanager.
 """
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +19,9 @@ _MAX_NAME = 256  # characters of the name of a label or annotation
 _MAX_ALERT_BYTES = 64 << 10  # labels and annotations, as JSON
 _MAX_ERROR_LENGTH = 200  # characters
 _MAX_ERRORS = 10  # that are named
+_NOTIFIED_FOR = timedelta(days=1)
+"""For which an alert fires after a notification, which names no end until the alert is resolved, and
+is repeated each `repeat_interval` of Alertmanager (4 hours by default)."""
 
 
 class AlertRows(NamedTuple):
@@ -34,19 +38,36 @@ def convert_alerts(body: bytes, now: datetime) -> AlertRows:
     except orjson.JSONDecodeError as error:
         message = str(error)[:_MAX_ERROR_LENGTH]
         raise RequestRejected(400, f"the body is not valid JSON: {message}") from None
+    is_notification = isinstance(alerts, dict) and "alerts" in alerts
+    if is_notification:
+        alerts = alerts["alerts"]
     if not isinstance(alerts, list):
-        raise RequestRejected(400, "the body must be a list of alerts")
+        raise RequestRejected(400, "the body must be a list of alerts, or an object with `alerts`")
     if len(alerts) > MAX_ALERTS:
         raise RequestRejected(413, f"too many alerts: limit {MAX_ALERTS} per post")
     lines: list[bytes] = []
     errors: list[str] = []
     for number, alert in enumerate(alerts):
         try:
-            lines.append(orjson.dumps(_convert(alert, now), option=orjson.OPT_APPEND_NEWLINE))
+            row = _convert(_date_notified(alert, now) if is_notification else alert, now)
+            lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
         except RequestRejected as error:
             if len(errors) < _MAX_ERRORS:
                 errors.append(f"alert {number}: {error}")
     return AlertRows(b"".join(lines), errors)
+
+
+def _date_notified(alert: Any, now: datetime) -> Any:
+    """An alert of a notification with the end that its status means. Raises `RequestRejected`."""
+    if not isinstance(alert, dict):
+        return alert
+    match alert.get("status"):
+        case "firing":
+            return {**alert, "endsAt": _write_time(now + _NOTIFIED_FOR)}
+        case "resolved":
+            return alert if _read_time(alert, "endsAt") else {**alert, "endsAt": _write_time(now)}
+        case _:
+            raise RequestRejected(400, "status must be firing or resolved")
 
 
 def _convert(alert: Any, now: datetime) -> dict[str, Any]:

@@ -27,11 +27,12 @@ from moirae.server.protocols.pushed_rows import PushedRows, Selectors, find_stre
 
 MAX_ENTRIES = 100_000  # of a request; its streams count as well
 _MAX_LABELS = 200
-_MAX_LABEL_BYTES = 16 << 10  # of the labels of a stream, as text
+_MAX_LABEL_BYTES = 16 << 10  # of the labels of a stream; also the characters of their text
 _MAX_ENTRY_BYTES = 1 << 20
 _MAX_SECONDS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN_FIELDS = frozenset({"ts", "line"})  # a label of the name gets a prefix
+_METADATA = "metadata."  # begins the names of fields of structured metadata
 _LABEL = re.compile(r'\s*([^\s=,{}"]+)\s*=\s*("(?:[^"\\]|\\.)*"|`[^`]*`)\s*(?:,|$)', re.DOTALL)
 _NANOSECONDS = re.compile(r"[0-9]{1,19}")
 
@@ -80,18 +81,24 @@ class LokiReader:
 
     def _add(self, labels: Mapping[str, str], entries: Sequence[Any], pushed: PushedRows) -> None:
         names = find_streams(self._selectors, labels)
-        fields = {f"label_{name}" if name in _OWN_FIELDS else name: labels[name] for name in labels}
+        if not names:
+            pushed.skipped["", "unmatched"] += len(entries)
+            return
+        fields = {
+            f"label_{name}" if name in _OWN_FIELDS or name.startswith(_METADATA) else name: value
+            for name, value in labels.items()
+        }
+        prefix = orjson.dumps(fields)[:-1] + b"," if fields else b"{"
         for content in entries:
             entry = _read_entry(content)
             ts = None if entry is None else _write_time(entry.nanoseconds)
             if entry is None or ts is None:
                 pushed.skipped["", "invalid records" if entry is None else "invalid times"] += 1
                 continue
-            row = dict(fields)
-            for name, value in entry.metadata.items():
-                row[f"metadata.{name}"] = value
+            row = {f"{_METADATA}{name}": value for name, value in entry.metadata.items()}
             row |= {"ts": ts, "line": entry.line}
-            pushed.add(names, [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)])
+            content = orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+            pushed.add(names, prefix + content[1:])
 
 
 def _list_streams(content: bytes) -> Iterator[tuple[Any, Sequence[Any]]]:
@@ -128,6 +135,8 @@ def _read_labels(labels: Any) -> Mapping[str, str] | None:
     if labels is None or not 0 < len(labels) <= _MAX_LABELS:
         return None
     if not all(name and isinstance(value, str) for name, value in labels.items()):
+        return None
+    if sum(len(name) + len(value) for name, value in labels.items()) > _MAX_LABEL_BYTES:
         return None
     return {name: value for name, value in labels.items() if value}
 

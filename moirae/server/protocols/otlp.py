@@ -19,6 +19,7 @@ from moirae.server.protocols.pushed_rows import PushedRows, Selectors, find_stre
 
 MAX_RECORDS = 100_000  # of a request; resources and scopes count as well
 _MAX_RECORD_BYTES = 1 << 20
+_MAX_ATTRIBUTES = 400  # of a record and its resource
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_RECORDED_VALUE = 1  # a flag of data points
 _TEMPORALITY = {1: "delta", 2: "cumulative"}
@@ -139,6 +140,13 @@ class OtlpReader:
                 pushed.skipped["", row] += 1
                 continue
             fields, attributes = row
+            if len(attributes) + len(record.resource.attributes) > _MAX_ATTRIBUTES:
+                pushed.skipped["", "too many attributes"] += 1
+                continue
+            streams = self._find_streams(record.resource, attributes, fields.get("metric"))
+            if not streams:
+                pushed.skipped["", "unmatched"] += 1
+                continue
             # A field that all rows lack would slow down reading.
             written = {name: value for name, value in fields.items() if value is not None}
             for name, value in attributes.items():
@@ -146,8 +154,7 @@ class OtlpReader:
             if record.scope:
                 written["scope"] = record.scope
             content = orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE)
-            streams = self._find_streams(record.resource, attributes, fields.get("metric"))
-            pushed.add(streams, [record.resource.written + content[1:]])
+            pushed.add(streams, record.resource.written + content[1:])
 
     def _find_streams(
         self, resource: _Resource, attributes: Mapping[str, Any], metric: str | None

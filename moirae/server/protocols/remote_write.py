@@ -24,6 +24,7 @@ MAX_SERIES = 50_000  # of a request
 MAX_SYMBOLS = 500_000  # of a request of version 2.0
 _MAX_SERIES_BYTES = 1 << 20
 _MAX_LABELS = 200  # of a series
+_MAX_LABEL_BYTES = 64 << 10  # of a series of version 2.0, whose labels others may share
 _MAX_CACHED_SERIES = 20_000
 _MAX_CACHED_BYTES = 2_000  # of a series that is remembered
 # A series with one sample ends with it, in these bytes; times of this century have six.
@@ -110,7 +111,7 @@ class SeriesReader:
                 if len(series_content) > _MAX_SERIES_BYTES:
                     raise ValueError
                 series = messages.series.FromString(series_content)
-                labels = read_labels(series)
+                labels = read_labels(series, pushed)
             except (messages.error, ValueError):
                 pushed.skipped["", "invalid series"] += 1
                 continue
@@ -126,19 +127,29 @@ class SeriesReader:
         return pushed
 
 
-def _read_labels(series: Any) -> tuple[tuple[str, str], ...]:
+def _read_labels(series: Any, _: PushedRows) -> tuple[tuple[str, str], ...]:
     return tuple((label.name, label.value) for label in series.labels)
 
 
-def _find_labels(symbols: Sequence[bytes], series: Any) -> tuple[tuple[str, str], ...]:
-    """The labels of a series of version 2.0. Raises `ValueError`."""
+def _find_labels(
+    symbols: Sequence[bytes], series: Any, pushed: PushedRows
+) -> tuple[tuple[str, str], ...]:
+    """The labels of a series of version 2.0. Raises `ValueError`.
+
+    Their bytes count as bytes of rows: a symbol may be a label of each series.
+    """
     numbers = series.labels_refs
     if len(numbers) > 2 * _MAX_LABELS:
         raise ValueError("too many labels")
     try:
-        texts = [symbols[number].decode() for number in numbers]
+        encoded = [symbols[number] for number in numbers]
     except IndexError:
         raise ValueError("no symbol of this number") from None
+    size = sum(map(len, encoded))
+    if size > _MAX_LABEL_BYTES:
+        raise ValueError("too large labels")
+    pushed.reserve(size)
+    texts = [text.decode() for text in encoded]
     return tuple(zip(texts[::2], texts[1::2], strict=True))
 
 
@@ -167,11 +178,14 @@ class SeriesRows:
             pushed.skipped["", "invalid series"] += 1
             return described
         counts = {} if counts is None else counts
-        lines = list(_write_samples(described.prefix, samples, counts))
-        pushed.add(described.streams, lines)
+        row_count = 0
+        prefix = described.prefix if described.streams else b""  # the others are counted only
+        for line in _write_samples(prefix, samples, counts):
+            pushed.add(described.streams, line)
+            row_count += 1
         if described.streams:
             # What marks a gap is taken: the gap stays one.
-            pushed.taken += len(lines) + sum(counts.get(reason, 0) for reason in _GAPS)
+            pushed.taken += row_count + sum(counts.get(reason, 0) for reason in _GAPS)
         for stream in described.streams:
             for reason, count in counts.items():
                 pushed.skipped[stream, reason] += count
@@ -223,7 +237,7 @@ class SeriesRows:
             return False
         line = b'%b,"value":%r,"ts":"%b"}\n' % (described.prefix, value, written)
         pushed.taken += bool(described.streams)
-        pushed.add(described.streams, (line,))
+        pushed.add(described.streams, line)
         return True
 
     def _find(self, labels: tuple[tuple[str, str], ...]) -> _Series:

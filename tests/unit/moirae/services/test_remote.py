@@ -14,7 +14,7 @@ from moirae.services import remote as remote_module
 from moirae.services.operations.alerts import AlertQuery, Comment, acknowledge, list_alerts
 from moirae.services.operations.rules import show_rule
 from moirae.services.operations.system import TokenBody, TokenQuery, create_token, list_tokens
-from moirae.services.remote import RemoteWorkspace, open_server
+from moirae.services.remote import RemoteWorkspace, read_server_address
 
 TOKEN = "moirae_token"
 NOTE = {
@@ -177,7 +177,7 @@ def test_author_is_the_token() -> None:
 )
 def test_url_of_a_server_has_no_path(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a URL such as"):
-        open_server(url, tmp_path, insecure=False)
+        read_server_address(url, tmp_path, insecure=False)
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1:8765", "http://moirae.example"])
@@ -185,12 +185,10 @@ def test_token_is_not_sent_unencrypted_to_other_machines(url: str, tmp_path: Pat
     file = tmp_path / "token"
     file.write_text(TOKEN)
     with pytest.raises(UsageError, match="unencrypted: use https://, or --insecure"):
-        open_server(url, file, insecure=False)
+        read_server_address(url, file, insecure=False)
     for allowed in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://a"):
-        with open_server(allowed, file, insecure=False):
-            pass
-    with open_server(url, file, insecure=True):
-        pass
+        assert read_server_address(allowed, file, insecure=False) == (allowed, TOKEN)
+    assert read_server_address(url, file, insecure=True) == (url, TOKEN)
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"caf\xc3\xa9"])
@@ -198,8 +196,8 @@ def test_token_file_holds_one_token(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(UsageError, match="not a token"):
-        open_server("https://a", file, insecure=False)
+        read_server_address("https://a", file, insecure=False)
     with pytest.raises(UsageError, match="No such file"):
-        open_server("https://a", tmp_path / "none", insecure=False)
+        read_server_address("https://a", tmp_path / "none", insecure=False)
     with pytest.raises(UsageError, match="requires --token-file"):
-        open_server("https://a", None, insecure=False)
+        read_server_address("https://a", None, insecure=False)

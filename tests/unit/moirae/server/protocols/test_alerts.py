@@ -81,8 +81,47 @@ def test_invalid_alert_is_refused_and_others_are_not(alert: Any) -> None:
     assert len(errors[0]) < 500
 
 
+def _notify(*alerts: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a notification of Alertmanager's webhook."""
+    body = {"version": "4", "status": "firing", "truncatedAlerts": 0, "alerts": alerts}
+    rows = convert_alerts(orjson.dumps(body), NOW)
+    return list(map(orjson.loads, rows.lines.splitlines())), rows.errors
+
+
+def test_notified_alert_fires_until_it_is_resolved() -> None:
+    alert = {"labels": {"alertname": "Up"}, "startsAt": "2026-01-02T03:00:00Z"}
+    (firing, resolved, undated), errors = _notify(
+        {**alert, "status": "firing", "endsAt": "0001-01-01T00:00:00Z"},
+        {**alert, "status": "resolved", "endsAt": "2026-01-02T03:04:00Z"},
+        {**alert, "status": "resolved", "endsAt": "0001-01-01T00:00:00Z"},
+    )
+    assert not errors
+    assert {row["starts_at"] for row in (firing, resolved, undated)} == {"2026-01-02T03:00:00Z"}
+    assert firing["ends_at"] == "2026-01-03T03:04:05Z"
+    assert resolved["ends_at"] == "2026-01-02T03:04:00Z"
+    assert undated["ends_at"] == undated["ts"]
+
+
+@pytest.mark.parametrize("alert", [7, {"labels": {"a": "b"}}, {"labels": {"a": "b"}, "status": 1}])
+def test_notified_alert_without_a_status_is_refused_and_others_are_not(alert: Any) -> None:
+    rows, errors = _notify(alert, {"labels": {"ok": "1"}, "status": "firing"})
+    assert [row["labels"] for row in rows] == ['{"ok":"1"}']
+    assert len(errors) == 1 and errors[0].startswith("alert 0: ")
+
+
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"{}", b"null", b'"a"', b"[" * 100_000, b'[{"labels":{"a":"\xff"}}]']
+    "body",
+    [
+        b"",
+        b"{",
+        b"{}",
+        b'{"alerts":{}}',
+        b'{"alerts":null}',
+        b"null",
+        b'"a"',
+        b"[" * 100_000,
+        b'[{"labels":{"a":"\xff"}}]',
+    ],
 )
 def test_body_that_is_no_list_is_refused(body: bytes) -> None:
     with pytest.raises(RequestRejected) as rejected:

@@ -1,5 +1,6 @@
 """Requests of Loki's push protocol."""
 
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -120,3 +121,35 @@ def test_many_entries_are_refused() -> None:
     with pytest.raises(RequestRejected) as rejected:
         _read(messages["PushRequest"](streams=[stream]).SerializeToString())
     assert rejected.value.status == 413
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_labels_of_many_entries_take_little_memory(is_json: bool) -> None:
+    """They are in each row: a request of 2 MiB could have rows of 1.2 GB."""
+    value = "x" * 16_000
+    if is_json:
+        content = _write_json(*[[str(_NANOSECONDS), "a"]] * 80_000, app=value)
+    else:
+        content = _write(f'{{app="{value}"}}', *["a"] * 80_000)
+    tracemalloc.start()
+    with pytest.raises(RequestRejected, match="rows of the request are too large"):
+        _read(content, is_json=is_json)
+    assert _read(content, is_json=is_json, one=['{app="a"}']).skipped == {("", "unmatched"): 80_000}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 150 << 20
+
+
+def test_labels_that_are_too_large_are_refused_in_both_forms() -> None:
+    value = "x" * (17 << 10)
+    for content, is_json in (
+        (_write_json([str(_NANOSECONDS), "a"], app=value), True),
+        (_write(f'{{app="{value}"}}', "a"), False),
+    ):
+        assert _read(content, is_json=is_json).skipped == {("", "invalid labels"): 1}
+
+
+def test_label_does_not_take_the_field_of_metadata() -> None:
+    values = [str(_NANOSECONDS), "a", {"trace": "t"}]
+    (row,) = _rows(_read(_write_json(values, **{"metadata.trace": "x"}), is_json=True))
+    assert (row["metadata.trace"], row["label_metadata.trace"]) == ("t", "x")

@@ -1,6 +1,7 @@
 """Requests of OTLP."""
 
 import math
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
@@ -246,3 +247,30 @@ def test_answer_for_metrics_counts_points() -> None:
     response = ExportMetricsServiceResponse.FromString(reader.make_response(pushed, is_json=False))
     assert response.partial_success.rejected_data_points == 1
     assert response.partial_success.error_message == "1 without a value"
+
+
+def test_record_with_too_many_attributes_is_counted() -> None:
+    attributes = [{"key": f"a{number}", "value": {"intValue": 1}} for number in range(400)]
+    pushed = _read("logs", _logs(RECORD, RECORD | {"attributes": attributes}))
+    assert len(_rows(pushed)) == 1
+    assert pushed.skipped == {("", "too many attributes"): 1}
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_large_resource_of_many_records_takes_little_memory(is_taken: bool) -> None:
+    """Its attributes are in each row: a request of 3 MiB could have rows of 60 GB."""
+    text = {"key": "x", "value": {"stringValue": "x" * (2 << 20)}}
+    scope = {"logRecords": [{"timeUnixNano": "1"}] * 30_000}
+    content = orjson.dumps(
+        {"resourceLogs": [{"resource": {"attributes": [text]}, "scopeLogs": [scope]}]}
+    )
+    tracemalloc.start()
+    if is_taken:
+        with pytest.raises(RequestRejected, match="rows of the request are too large"):
+            _read("logs", content)
+    else:
+        pushed = _read("logs", content, one=['{none="a"}'])
+        assert pushed.skipped == {("", "unmatched"): 30_000}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 150 << 20

@@ -2,6 +2,7 @@
 
 import math
 import struct
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -273,3 +274,42 @@ def test_large_series_are_not_remembered() -> None:
         reader.read(load_messages().request(timeseries=[series]).SerializeToString())
     remembered = reader._rows._series, reader._rows._series_by_content
     assert not any(remembered)
+
+
+@pytest.mark.parametrize("metric", ["other", "up"])
+def test_large_label_of_many_samples_takes_little_memory(metric: str) -> None:
+    """It is in each row: a request of 1 MiB could have rows of 15 GB."""
+    labels = [("__name__", "up"), ("x", "x" * 500_000)]
+    content = _make_series(labels, [(1.5, number) for number in range(30_000)])
+    tracemalloc.start()
+    selector = f'__name__="{metric}"'
+    if metric == "up":
+        with pytest.raises(RequestRejected, match="rows of the request are too large"):
+            _read(content, one=[selector])
+    else:
+        assert _read(content, one=[selector]).skipped == {("", "unmatched"): 30_000}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 150 << 20
+
+
+def test_symbol_that_a_series_repeats_takes_little_memory() -> None:
+    """A label of 2.0 is a number: a request of 8 MiB could have labels without end."""
+    messages = load_messages_2()
+    series = messages.series(labels_refs=[0, 1] * 200).SerializeToString()
+    request = messages.request(symbols=[b"a", b"x" * (8 << 20)], timeseries=[series] * 20_000)
+    content = request.SerializeToString()
+    tracemalloc.start()
+    skipped = SeriesReader({"all": ()}).read(content, is_version_2=True).skipped
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert skipped == {("", "invalid series"): 20_000}
+    assert peak < 150 << 20
+
+
+def test_symbol_that_all_series_share_takes_little_memory() -> None:
+    messages = load_messages_2()
+    series = messages.series(labels_refs=[0, 1]).SerializeToString()
+    request = messages.request(symbols=[b"a", b"x" * 60_000], timeseries=[series] * 20_000)
+    with pytest.raises(RequestRejected, match="rows of the request are too large"):
+        SeriesReader({"all": ()}).read(request.SerializeToString(), is_version_2=True)
