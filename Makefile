@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release alertmanager prometheus3 broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
+.PHONY: wheel release alertmanager prometheus3 peers broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -87,6 +87,10 @@ test-fast: setup
 slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
 	@$(BIN)/python -m pytest --hypothesis-profile thorough -n 2 tests/property
+
+# Other senders of logs and metrics: rsyslog, and an OpenTelemetry Collector, which Go builds in minutes.
+peers: setup
+	-@$(BIN)/python -m tests.peers.install
 
 # Needs atheris, which has no wheels for all Pythons: $(BIN)/python -m pip install atheris
 fuzz: setup

@@ -1,5 +1,6 @@
 """All processes of a test run: starters, JVMs and databases, also those whose parent has exited."""
 
+import socket
 import time
 import uuid
 from contextlib import suppress
@@ -10,6 +11,12 @@ import psutil
 
 # A variable of the environment, which children inherit.
 _MARK = "MOIRAE_TEST_RUN"
+
+
+def find_port() -> int:
+    """A port of loopback that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,15 @@ VIEWS = {"alerts", "recalls", "similar_events", "streams", "chunks"}
 
 
 def _queries() -> Iterator[tuple[str, str]]:
-    """Title and SQL of each panel, and of the list of alerts."""
+    """Title and SQL of each panel, of the list of alerts, and of annotations."""
     for panel in PANELS:
         for target in panel.get("targets", []):
             if "rawSql" in target:
                 yield panel["title"], target["rawSql"]
     (variable,) = DASHBOARD["templating"]["list"]
     yield "Alert", variable["query"]
+    (annotation,) = DASHBOARD["annotations"]["list"]
+    yield "Annotations", annotation["target"]["rawSql"]
 
 
 QUERIES = list(_queries())
@@ -56,6 +58,7 @@ def _expressions(panels: list[Any]) -> list[tuple[str, str]]:
 
 
 EXPRESSIONS = _expressions(PANELS)
+ANNOTATIONS = [DASHBOARD["annotations"]["list"][0], HISTORY["annotations"]["list"][0]]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +126,14 @@ def test_queries_read_documented_views_only_and_all_of_them() -> None:
     assert used == {("dashboard", view) for view in VIEWS}
 
 
-@pytest.mark.parametrize(("title", "expression"), EXPRESSIONS + _expressions(HISTORY["panels"]))
+@pytest.mark.parametrize(
+    ("title", "expression"),
+    [
+        *EXPRESSIONS,
+        *_expressions(HISTORY["panels"]),
+        *((annotation["name"], annotation["expr"]) for annotation in ANNOTATIONS[1:]),
+    ],
+)
 def test_expression_of_a_panel_is_valid(title: str, expression: str) -> None:
     expression = expression.replace("$__rate_interval", "1m")
     for name, value in VARIABLES.items():
@@ -148,6 +158,8 @@ def test_panels_use_provisioned_data_sources() -> None:
     for panel in [*PANELS, *HISTORY["panels"]]:
         for target in panel.get("targets", []):
             assert types[target["datasource"]["uid"]] == target["datasource"]["type"]
+    for annotation in ANNOTATIONS:
+        assert types[annotation["datasource"]["uid"]] == annotation["datasource"]["type"]
     assert len(types) == 2
 
 

@@ -4,7 +4,6 @@ says: Debian's with remote write 1.0, version 3 with 2.0. The real Alertmanager 
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 from archiver.threads import start_daemon
 from tests.alertmanager import find_program, running_alertmanager
 from tests.commands import Commands
+from tests.processes import find_port
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
@@ -146,11 +146,6 @@ class _Loads(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
-def _find_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def _running(command: list[str], log: Path) -> Iterator[Callable[[Callable[[], bool]], None]]:
     """A process; yields a function that waits for a condition while it runs."""
@@ -178,7 +173,7 @@ def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> Non
         pytest.skip("`make alertmanager` fetches Prometheus, `make prometheus3` builds version 3")
     root = public_folder / name
     root.mkdir()
-    port, exporter_port, own_port = _find_port(), _find_port(), _find_port()
+    port, exporter_port, own_port = find_port(), find_port(), find_port()
     (root / "rules").mkdir()
     (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
     (root / "rules" / "node.yaml").write_text(_RULES)
@@ -243,7 +238,7 @@ def test_alerts_through_alertmanager(directly: bool, public_folder: Path) -> Non
         pytest.skip("`make alertmanager` fetches Prometheus and Alertmanager")
     root = public_folder / ("both" if directly else "webhook")
     root.mkdir()
-    port, own_port = _find_port(), _find_port()
+    port, own_port = find_port(), find_port()
     hosts = ["d", "a", "e", "b", "c"]
     _Loads.loads = dict.fromkeys(hosts, 1.0)
     _Recorder.notified = []

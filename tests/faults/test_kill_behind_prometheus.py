@@ -32,6 +32,7 @@ from moirae.services import tokens
 from sql.archive import UnitGateway
 from tests.alertmanager import find_program
 from tests.faults.harness import Stage, kill, workspace
+from tests.processes import find_port
 
 pytestmark = [
     pytest.mark.faults,
@@ -140,7 +141,7 @@ class _Prometheus:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.port = _find_port()
+        self.port = find_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -178,14 +179,9 @@ class _Prometheus:
         return False
 
 
-def _find_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def _behind_prometheus() -> Iterator[tuple[Stage, _Prometheus, _Proxy, ThreadingHTTPServer]]:
-    port = _find_port()
+    port = find_port()
     exporter = ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)
     start_daemon(exporter.serve_forever, "exporter")
     proxy = _Proxy(port)
