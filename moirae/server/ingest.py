@@ -38,8 +38,6 @@ _LINES_SUFFIX = landed_suffix("jsonl")
 _BACKLOG_MAX_AGE = 0.5  # seconds before the landing folder is scanned again
 _BUSY_RETRY = 1  # seconds after which a client may retry
 _BACKLOG_RETRY = 5  # seconds
-# Bodies of protocols that are parsed at once: a parsed one may take forty times its bytes.
-_MAX_CONVERTING = 2
 _DISK_RETRY = 30  # seconds
 
 
@@ -104,7 +102,8 @@ class IngestHandler:
         self._pool = pool
         self._limits = limits
         self._active_requests = 0
-        self._converting = threading.BoundedSemaphore(_MAX_CONVERTING)
+        # A parsed body may take forty times its bytes, and threads would not parse faster.
+        self._parsing = threading.Lock()
         self._backlogs: dict[str, _Backlog] = {}
         for stream in (*formats, EXTERNAL_ALERTS):
             LandingFolder(home, stream).remove_unfinished(_NAME_PREFIX)
@@ -153,7 +152,7 @@ class IngestHandler:
     def _store_records(
         self, landings: Mapping[str, LandingFolder], convert: ConvertBody, body: bytes
     ) -> None:
-        with self._converting:
+        with self._parsing:
             converted = convert(body)
         for stream, lines in converted.lines.items():
             name = f"{_NAME_PREFIX}{converted.name or secrets.token_hex(16)}"

@@ -96,6 +96,8 @@ class OtlpReader:
         for resource_content in resources:
             described = messages.resource_records.FromString(resource_content)
             budget.take(len(described.scopes))
+            if len(described.resource) > _MAX_RECORD_BYTES:
+                raise _resource_too_large()
             resource = _read_resource(messages.resource.FromString(described.resource))
             for scope_content in described.scopes:
                 scope = messages.scope_records.FromString(scope_content)
@@ -114,9 +116,14 @@ class OtlpReader:
             else ("resourceMetrics", "metrics")
         )
         budget = _Budget()
-        for described in _list_objects(request, plural):
+        resources = _list_objects(request, plural)
+        budget.take(len(resources))
+        for described in resources:
             resource_message = self._messages.resource()
-            ParseDict(_get(described, "resource") or {}, resource_message, True)
+            resource_content = _get(described, "resource") or {}
+            if len(_list_objects(resource_content, "attributes")) > _MAX_ATTRIBUTES:
+                raise _resource_too_large()
+            ParseDict(resource_content, resource_message, True)
             resource = _read_resource(resource_message)
             for scope in _list_objects(described, plural.replace("resource", "scope")):
                 scope_message = self._messages.scope()
@@ -255,9 +262,19 @@ def _read_into(message: Any, content: Any) -> None:
 
 
 def _read_resource(resource: Any) -> _Resource:
+    """Raises `RequestRejected` for one with too many attributes."""
+    if len(resource.attributes) > _MAX_ATTRIBUTES:
+        raise _resource_too_large()
     attributes = _read_attributes(resource)
     fields = {f"resource.{name}": value for name, value in attributes.items()}
     return _Resource(attributes, orjson.dumps(fields)[:-1] + (b"," if fields else b""))
+
+
+def _resource_too_large() -> RequestRejected:
+    return RequestRejected(
+        413,
+        f"a resource is too large: limit {_MAX_ATTRIBUTES} attributes, {_MAX_RECORD_BYTES} bytes",
+    )
 
 
 def _read_attributes(owner: Any) -> dict[str, Any]:

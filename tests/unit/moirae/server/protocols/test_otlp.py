@@ -274,3 +274,25 @@ def test_large_resource_of_many_records_takes_little_memory(is_taken: bool) -> N
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 150 << 20
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_resource_with_too_many_attributes_is_refused(is_json: bool) -> None:
+    attributes = [{"key": f"a{number}", "value": {"intValue": 1}} for number in range(401)]
+    content = orjson.dumps({"resourceLogs": [{"resource": {"attributes": attributes}}]})
+    if not is_json:
+        request = ExportLogsServiceRequest()
+        for number in range(401):
+            resource = request.resource_logs[0] if number else request.resource_logs.add()
+            resource.resource.attributes.add(key=f"a{number}")
+        content = request.SerializeToString()
+    with pytest.raises(RequestRejected, match="a resource is too large"):
+        _read("logs", content, is_json)
+
+
+@pytest.mark.parametrize("content", [b'{"resourceLogs":[%b]}', b"%b"])
+def test_empty_resources_count_as_records(content: bytes) -> None:
+    is_json = content.startswith(b"{")
+    resources = b",".join([b"{}"] * 100_001) if is_json else b"\x0a\x00" * 100_001
+    with pytest.raises(RequestRejected, match="too many records"):
+        _read("logs", content % resources, is_json)
