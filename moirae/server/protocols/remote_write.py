@@ -36,6 +36,7 @@ _SAMPLE_START = b"\x12\x10\x09"  # field 2, of 16 bytes, of which the first is f
 _SAMPLE_MIDDLE = 0x10  # field 2
 _DOUBLE = struct.Struct("<d")
 _GAPS = ("stale markers", "nan")  # reasons for which a sample is no row
+_INVALID = frozenset({"invalid series", "invalid times"})  # reasons that senders have to hear of
 _STALE = 0x7FF0000000000002  # the bits of the value that ends a series
 # Fields of rows that are no labels. A label of the name gets a prefix.
 _OWN_FIELDS = frozenset({"ts", "metric", "value"})
@@ -125,6 +126,14 @@ class SeriesReader:
             if not is_version_2:
                 self._rows.remember(series_content, len(series.labels), messages, described)
         return pushed
+
+
+def count_invalid(pushed: PushedRows) -> int:
+    """How many series and samples of a request are invalid: its answer says so, by the protocol.
+
+    What is valid and has no place here, such as histograms, does not count.
+    """
+    return sum(count for (_, reason), count in pushed.skipped.items() if reason in _INVALID)
 
 
 def _read_labels(series: Any, _: PushedRows) -> tuple[tuple[str, str], ...]:
@@ -254,11 +263,11 @@ class SeriesRows:
 
     def _describe(self, pairs: tuple[tuple[str, str], ...]) -> _Series:
         labels = dict(pairs)
-        is_valid = len(labels) == len(pairs) <= _MAX_LABELS and all(labels) and bool(labels)
-        if not is_valid:
+        is_valid = len(labels) == len(pairs) <= _MAX_LABELS and all(labels)
+        if not is_valid or not labels.get("__name__"):
             return _Series((), None)
         streams = find_streams(self._selectors, labels)
-        metric = labels.pop("__name__", None)
+        metric = labels.pop("__name__")
         row: dict[str, Any] = {"metric": metric}
         for name, value in labels.items():
             row[f"label_{name}" if name in _OWN_FIELDS else name] = value

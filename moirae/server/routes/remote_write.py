@@ -8,8 +8,9 @@ from moirae.errors import RequestRejected
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.protocols.pushed_rows import list_selectors
-from moirae.server.protocols.remote_write import SeriesReader, decompress_block
+from moirae.server.protocols.remote_write import SeriesReader, count_invalid, decompress_block
 from moirae.server.protocols.rpc_status import PROTOBUF
+from moirae.server.responses import error_response
 from moirae.server.routes.pushed_input import PushedInput
 
 # The parameter `proto` of the Content-Type; without it the version is 1.0.
@@ -32,7 +33,11 @@ class RemoteWrite:
         )
 
     async def accept(self, request: Request) -> Response:
-        """Store the samples of a request durably. Raises `RequestRejected`."""
+        """Store the samples of a request durably. Raises `RequestRejected`.
+
+        A request with invalid series or samples is answered with status 400 when its others are stored:
+        senders report it, and do not repeat it.
+        """
         is_version_2 = _read_version(request) == 2
         pushed = await self._input.accept(
             request,
@@ -40,6 +45,9 @@ class RemoteWrite:
             lambda reader, content: reader.read(content, is_version_2),
         )
         response = Response(status_code=204)
+        if invalid := count_invalid(pushed):
+            message = f"{invalid} series or samples are invalid and left out; the others are stored"
+            response = error_response(RequestRejected(400, message))
         if is_version_2:
             written = {"Samples": pushed.taken, "Histograms": 0, "Exemplars": 0}
             for name, count in written.items():

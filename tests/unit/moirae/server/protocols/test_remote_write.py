@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from moirae.config.matchers import parse_matchers
 from moirae.errors import RequestRejected
 from moirae.server.protocols.pushed_rows import PushedRows
-from moirae.server.protocols.remote_write import SeriesReader, decompress_block
+from moirae.server.protocols.remote_write import (
+    SeriesReader,
+    count_invalid,
+    decompress_block,
+)
 from moirae.server.protocols.write_messages import load_messages, load_messages_2
 
 _STALE = struct.unpack(">d", bytes.fromhex("7ff0000000000002"))[0]
@@ -81,8 +85,11 @@ def test_histograms_and_exemplars_are_counted_and_samples_are_not_lost() -> None
 
 
 def test_streams_take_what_their_selectors_match() -> None:
-    down = [("__name__", "down"), ("instance", "a")]
-    series = [_make_series(labels, [(1, 0)]) for labels in (UP, down, [("instance", "b")])]
+    down, other = (
+        [("__name__", name), ("instance", instance)]
+        for name, instance in (("down", "a"), ("x", "b"))
+    )
+    series = [_make_series(labels, [(1, 0)]) for labels in (UP, down, other)]
     written = _read(*series, up=['{__name__="up"}'], a=['{instance="a"}', '{zone="x"}'])
     assert [row["metric"] for row in _rows(written, "up")] == ["up"]
     assert [row["metric"] for row in _rows(written, "a")] == ["up", "down"]
@@ -313,3 +320,17 @@ def test_symbol_that_all_series_share_takes_little_memory() -> None:
     request = messages.request(symbols=[b"a", b"x" * 60_000], timeseries=[series] * 20_000)
     with pytest.raises(RequestRejected, match="rows of the request are too large"):
         SeriesReader({"all": ()}).read(request.SerializeToString(), is_version_2=True)
+
+
+@pytest.mark.parametrize("labels", [[], [("a", "b")], [("__name__", ""), ("a", "b")]])
+def test_series_without_the_name_of_a_metric_is_invalid(labels: list[tuple[str, str]]) -> None:
+    pushed = _read(_make_series(labels, [(1, 1)]), _make_series(UP, [(1, 1), (1, -1)]), all=[])
+    assert len(_rows(pushed)) == 1
+    assert pushed.skipped == {("", "invalid series"): 1, ("all", "invalid times"): 1}
+    assert count_invalid(pushed) == 2
+
+
+def test_valid_data_without_a_place_is_not_invalid() -> None:
+    pushed = _read(_make_series(UP, [(_STALE, 1)], exemplars=[b""], histograms=[b""]), all=[])
+    assert pushed.skipped.total() == 3
+    assert count_invalid(pushed) == 0
