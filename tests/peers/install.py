@@ -61,13 +61,18 @@ def _build_collector(folder: Path) -> None:
     for kind, modules in _COMPONENTS.items():
         lines += [f"{kind}:", *(f"  - gomod: {module} {_VERSION}" for module in modules)]
     (folder / "builder.yaml").write_text("\n".join(lines))
+    built = folder / "built"
     environment = {**os.environ, "GOFLAGS": "", "GOBIN": str(folder)}
-    for command in (
-        ["go", "install", f"{_CORE}/cmd/builder@{_VERSION}"],
-        [str(folder / "builder"), "--config", "builder.yaml"],
+    builder = [str(folder / "builder"), "--config", "builder.yaml", "--skip-compilation"]
+    for command, place in (
+        (["go", "install", f"{_CORE}/cmd/builder@{_VERSION}"], folder),
+        ([*builder, "--skip-get-modules"], folder),
+        # Modules that only tests of modules import need not be there.
+        (["go", "mod", "tidy", "-e"], built),
+        (["go", "build", "-ldflags", "-s -w", "-o", "otelcol"], built),
     ):
-        subprocess.run(command, cwd=folder, check=True, env=environment)
-    shutil.move(folder / "built" / "otelcol", target / "otelcol")
+        subprocess.run(command, cwd=place, check=True, env=environment)
+    shutil.move(built / "otelcol", target / "otelcol")
 
 
 if __name__ == "__main__":
