@@ -91,6 +91,11 @@ def _started(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
         process.wait(60)
 
 
+def _count_archived(commands: Commands) -> int:
+    count: int = commands.json("status")["streams"]["node"]["accounting"]["archived"]
+    return count
+
+
 def test_five_rules_of_an_existing_prometheus(public_folder: Path) -> None:
     program = find_program("prometheus")
     if program is None:
@@ -133,13 +138,23 @@ def test_five_rules_of_an_existing_prometheus(public_folder: Path) -> None:
         # Then metrics, and what a rule file adds to an alert.
         (folder / "moirae.yaml").write_text(f"{settings}\n{streams}")
         (folder / "rules").mkdir()
-        assert commands.json("streams", "list")
         configuration |= yaml.safe_load(remote_write)
         (existing / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-        external = external.replace("FROM jobs", "FROM node")
         (folder / "rules" / "prometheus.yaml").write_text(external)
         assert "1 rule OK" in commands.output("rules", "check")
         with _started(up, folder):
             prometheus.send_signal(signal.SIGHUP)
-            wait_until(lambda: "external/HighLoad" in commands.output("rules", "list"), _TIMEOUT)
-    assert prometheus.returncode is not None
+            _Exporter.metrics = _METRICS
+            exporter = ThreadingHTTPServer(("127.0.0.1", exporter.server_port), _Exporter)
+            start_daemon(exporter.serve_forever, "exporter")
+            archived = _count_archived(commands)
+            wait_until(lambda: _count_archived(commands) > archived, _TIMEOUT)
+            wait_until(lambda: "firing" not in list_alerts().values(), _TIMEOUT)
+            _Exporter.metrics = _BROKEN
+
+            def has_context() -> bool:
+                listed = commands.json("alerts", "list", "--rule", "HighLoad")
+                events = [commands.json("events", "show", alert["eid"]) for alert in listed]
+                return any(event["contexts"].get("busy") for event in events)
+
+            wait_until(has_context, _TIMEOUT)
