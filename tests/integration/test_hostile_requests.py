@@ -25,7 +25,7 @@ from tests.served import Served, serve
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 _CLIENTS = 8
-_MAX_GROWTH = 1 << 30  # bytes of memory
+_MAX_GROWTH = 3 << 29  # bytes of memory
 _LARGE = 100_000_000  # bytes
 _ALLOWED = {200, 202, 204, 400, 408, 413, 415, 503}
 _WORKSPACE = """
@@ -186,6 +186,11 @@ _ATTACKS = {
     "millions of empty resources": _Attack(
         "logs",
         lambda: gzip.compress(b'{"resourceLogs":[%b]}' % b",".join([b"{}"] * 5_000_000)),
+        _GZIP,
+    ),
+    "millions of small streams": _Attack(
+        "loki",
+        lambda: gzip.compress(b'{"streams":[%b]}' % b",".join([b'{"":0}'] * 2_300_000)),
         _GZIP,
     ),
     "millions of empty binary resources": _Attack("binary logs", lambda: b"\x0a\x00" * 4_000_000),
