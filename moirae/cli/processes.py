@@ -44,6 +44,7 @@ run_app = typer.Typer(
 _NO_RULE_FILES = (
     "no rule files: rows are archived, and only rules of `moirae rules apply` are evaluated"
 )
+_NO_STREAMS = "no streams are declared: only alerts that other systems post are archived"
 
 DrainOption = Annotated[
     bool,
@@ -84,6 +85,8 @@ def up(
     _check_changed_keys(settings)
     if not settings.find_rule_files():
         print(_NO_RULE_FILES, file=sys.stderr)
+    if not settings.streams:
+        print(_NO_STREAMS, file=sys.stderr)
     try:
         code = run_supervisor(
             settings,

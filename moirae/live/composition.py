@@ -34,7 +34,6 @@ from moirae.deployments import (
     RuleRegistry,
     RuleReloader,
 )
-from moirae.errors import MoiraeError
 from moirae.evaluation import ExecutorRules, Guard, PreparedRules, RuleEngines
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
@@ -150,7 +149,6 @@ def build_live_process(
     acquired.declare(digest_declarations(settings))
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
-    _require_streams(settings)
     check_storage(settings)
     check_generation(settings, connection)
     root = open_storage(settings)
@@ -311,13 +309,6 @@ def build_live_process(
             can_wait=lambda: not role.is_stopped and is_recall_running(connection),
         ),
     )
-
-
-def _require_streams(settings: Settings) -> None:
-    if not settings.streams:
-        raise MoiraeError(
-            f"{settings.file}: no streams to read: declare at least one under `streams`"
-        )
 
 
 def _open_archive(

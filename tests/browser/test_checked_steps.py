@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 def test_checked_step_is_recorded_and_shown(browser: Browser, served: Served) -> None:
     browser.problems()
-    browser.open(f"/alerts/{alert_id(4)}")
+    browser.open(f"/alerts/{alert_id(2)}")
     browser.press_button("Checked", ".actions")
     browser.find("#step").send_keys("df -h /")
     browser.find("#text").send_keys("91 % <b>used</b>")
@@ -24,7 +24,7 @@ def test_checked_step_is_recorded_and_shown(browser: Browser, served: Served) ->
     shown = browser.text(".notes")
     assert "operator checked" in shown
     assert "91 % <b>used</b>" in shown and "ruled out" in shown
-    (note,) = served.ask("GET", f"/api/v1/alerts/{alert_id(4)}").json()["notes"]
+    (note,) = served.ask("GET", f"/api/v1/alerts/{alert_id(2)}").json()["notes"]
     assert (note["kind"], note["text"], note["outcome"]) == ("checked", "df -h /", "ruled out")
     assert browser.problems() == []
 
@@ -47,11 +47,11 @@ def test_similar_alert_shows_what_was_checked_then(browser: Browser, served: Ser
 
 def test_proposal_of_an_agent_is_confirmed(browser: Browser, served: Served) -> None:
     proposal = NewAlertNote(kind="proposal", text="moved the job", author="bot (agent)", tag="move")
-    add_note(served.connection, alert_id(5), proposal)
-    browser.open(f"/alerts/{alert_id(5)}")
+    add_note(served.connection, alert_id(3), proposal)
+    browser.open(f"/alerts/{alert_id(3)}")
     browser.wait_for_text("bot (agent) proposes that this fixed it", ".notes")
     assert "resolution by" not in browser.text(".alert-head")
     browser.press_button("Confirm", ".notes")
     browser.wait_for_text("resolution by operator: move", ".alert-head")
-    alert = served.ask("GET", f"/api/v1/alerts/{alert_id(5)}").json()
+    alert = served.ask("GET", f"/api/v1/alerts/{alert_id(3)}").json()
     assert (alert["resolution"], alert["tag"]) == ("moved the job", "move")
