@@ -4,7 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from moirae.inspect.past_events import PastNote, RecallAnswer, SimilarEvent
+from moirae.inspect.past_events import (
+    PastNote,
+    RecallAnswer,
+    SimilarEvent,
+    describe_coverage,
+)
 from moirae.mcp.pages import Part
 from moirae.services.operations.alerts import AlertReport
 from moirae.services.operations.similarity import DescribedAnswer
@@ -105,6 +110,8 @@ def _describe_answer(answer: RecallAnswer) -> dict[str, Any]:
         "state": answer.state,
         "coverage": answer.coverage,
     }
+    if answer.coverage is not None:
+        described["coverage_summary"] = describe_coverage(answer.coverage)
     if answer.estimates:
         described["estimates"] = answer.estimates
     if answer.error is not None:

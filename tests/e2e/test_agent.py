@@ -137,7 +137,8 @@ def test_agent_explains_an_alert_with_the_tools_alone(demo: Run) -> None:
     (usual,) = norm["rows"]
     assert value > 92
     assert float(usual["mean"]) < value and float(usual["samples"]) > 0
-    assert float(norm["coverage"]) > 0
+    assert norm["coverage"]["final"] and norm["coverage"]["read"] > 0
+    assert "chunk" in norm["coverage_summary"]
     # Whether it happened before, what fixed it, and how sure that is.
     assert best["alert"] != alert["id"] and best["at"] < alert["starts_at"]
     assert 0 < best["score"] <= 1 and best["shared"]
