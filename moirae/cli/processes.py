@@ -85,7 +85,7 @@ def up(
     _check_changed_keys(settings)
     if not settings.find_rule_files():
         print(_NO_RULE_FILES, file=sys.stderr)
-    if not settings.streams:
+    if not settings.declares_streams:
         print(_NO_STREAMS, file=sys.stderr)
     try:
         code = run_supervisor(

@@ -196,7 +196,7 @@ class Settings(ConfigModel):
     spark: Spark = Field(default=Spark(), description="Spark settings.")
     server: Server = Field(default=Server(), description="The HTTP server.")
     streams: Mapping[TableName, Stream] = Field(
-        default_factory=dict, description="Streams by name."
+        default_factory=dict, description="Streams by name.", validate_default=True
     )
     relations: Mapping[TableName, Relation] = Field(
         default_factory=dict, description="Small, slowly changing tables by name."
@@ -281,6 +281,11 @@ class Settings(ConfigModel):
         return self._warnings
 
     @property
+    def declares_streams(self) -> bool:
+        """Whether there are streams besides the built-in one of posted alerts."""
+        return self.streams.keys() > {EXTERNAL_ALERTS}
+
+    @property
     def table_names(self) -> frozenset[str]:
         """Names of streams and relations, which derived streams must not use."""
         return frozenset(self.streams) | frozenset(self.relations)
@@ -313,7 +318,7 @@ class Settings(ConfigModel):
             message = f"the stream {EXTERNAL_ALERTS} is built in: it has the alerts that are posted"
             raise_problems([ValueProblem((EXTERNAL_ALERTS,), message)])
         raise_problems(list(_find_rename_problems(streams)))
-        return {**streams, EXTERNAL_ALERTS: external_alerts_stream()} if streams else streams
+        return {**streams, EXTERNAL_ALERTS: external_alerts_stream()}
 
     @field_validator("relations")
     @classmethod

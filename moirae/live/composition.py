@@ -189,7 +189,7 @@ def build_live_process(
     detector.on_rule_seconds(metrics.record_evaluation)
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     no_input = None
-    if settings.no_input is not None and settings.streams and not drain:
+    if settings.no_input is not None and settings.declares_streams and not drain:
         no_input = NoInputMonitor(AlertGateway(connection), settings.no_input)
 
     def record_batch(batch: BatchFigures) -> None:

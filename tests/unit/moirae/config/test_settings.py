@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moirae.config import EXTERNAL_ALERTS
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.streams import FileSource
 from moirae.documents.reader import parse_document
@@ -290,3 +291,11 @@ def test_any_workspace_is_loaded_or_rejected(parts: dict[str, str]) -> None:
     model, problems = validate(Settings, document)
     assert model is None if problems else model is not None or faults
     assert all(problem.line is not None and problem.line <= len(parts) for problem in problems)
+
+
+def test_workspace_without_streams_has_that_of_posted_alerts(tmp_path: Path) -> None:
+    file = tmp_path / "moirae.yaml"
+    file.write_text("home: .moirae\n")
+    settings = load_settings_from_environment(file)
+    assert list(settings.streams) == [EXTERNAL_ALERTS]
+    assert not settings.declares_streams
