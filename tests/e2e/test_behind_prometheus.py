@@ -22,7 +22,7 @@ from tests.commands import Commands
 from tests.processes import find_port
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _PAGE = Path(__file__).parents[2] / "docs" / "howto" / "put-behind-prometheus.md"
 _TIMEOUT = 300.0  # seconds

@@ -19,7 +19,7 @@ from tests.processes import find_port
 from tests.served import Served, serve
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _LINES = 2_000
 _TIMEOUT = 120.0  # seconds
