@@ -116,7 +116,7 @@ def workspace() -> Iterator[_Workspace]:
 
 
 def _select(receiver: FakeReceiver, path: str, status: str) -> list[Any]:
-    """The messages at a path about the rule's alerts with a status, which Slack's have in a text.
+    """The messages at a path about the rule's alerts with a status, which Slack's have in a title.
 
     Alerts about hosts that sent nothing for a while are counted in summaries.
     """
@@ -125,15 +125,18 @@ def _select(receiver: FakeReceiver, path: str, status: str) -> list[Any]:
     for body in bodies:
         text = json.dumps(body)
         is_summary = "more like this" in text
-        if "CpuHigh" in text and not is_summary and status in text:
+        if "CpuHigh" in text and not is_summary and status in text.lower():
             selected.append(body)
     return selected
 
 
 def _select_mails(mailbox: Mailbox, status: str) -> list[str]:
     """The plain texts of mails about the rule's alerts."""
-    texts = [mail.get_body(("plain",)).get_content() for mail in list(mailbox.mails)]
-    return [text for text in texts if f"{status}: CpuHigh" in text]
+    return [
+        mail.get_body(("plain",)).get_content()
+        for mail in list(mailbox.mails)
+        if mail["Subject"].lower().startswith(f"[{status}") and "CpuHigh" in mail["Subject"]
+    ]
 
 
 def test_alert_is_told_with_what_fixed_it_last_time_and_when_it_has_ended(
@@ -163,7 +166,7 @@ def test_alert_is_told_with_what_fixed_it_last_time_and_when_it_has_ended(
             try:
                 workspace.begin_incident()
                 wait(lambda: _select(receiver, "/hook", '"firing"'))
-                wait(lambda: _select(receiver, "/chat", "firing"))
+                wait(lambda: _select(receiver, "/chat", "[firing"))
                 wait(lambda: _select_mails(mailbox, "firing"))
                 (message,) = _select(receiver, "/hook", '"firing"')
                 number = message["alerts"][0]["moirae"]["id"]
@@ -171,7 +174,7 @@ def test_alert_is_told_with_what_fixed_it_last_time_and_when_it_has_ended(
                 workspace.end_incident()
                 wait(lambda: _select(receiver, "/hook", '"resolved"'))
                 wait(lambda: _select_mails(mailbox, "resolved"))
-                wait(lambda: _select(receiver, "/chat", "resolved"))
+                wait(lambda: _select(receiver, "/chat", "[resolved"))
                 states = commands.json("receivers", "list")
             finally:
                 process.terminate()
@@ -191,7 +194,7 @@ def test_alert_is_told_with_what_fixed_it_last_time_and_when_it_has_ended(
     assert _FIX in [hit.get("resolution") for hit in resolved["moirae"]["similar"]]
     text = _select_mails(mailbox, "resolved")[-1]
     assert f"fixed by: {_FIX} [throttle]" in text
-    assert f"fixed by: {_FIX}" in json.dumps(_select(receiver, "/chat", "resolved")[-1])
+    assert f"fixed by: {_FIX}" in json.dumps(_select(receiver, "/chat", "[resolved")[-1])
     assert {state["receiver"]: state["error"] for state in states} == dict.fromkeys(
         ("hook", "chat", "mail")
     )
