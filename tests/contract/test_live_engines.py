@@ -128,8 +128,10 @@ def session(spark: SparkSession) -> SparkSession:
     new_session = spark.newSession()
     # Each rule runs once: compiling it would take longer than evaluating it.
     new_session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    for name in ("s", input_view("s")):
-        new_session.createDataFrame(ROWS).createOrReplaceTempView(name)
+    new_session.createDataFrame(ROWS).createOrReplaceTempView("s")
+    # As in an archive, which has a column for undeclared fields.
+    stored = ROWS.append_column("_extra", pa.nulls(len(ROWS), pa.string()))
+    new_session.createDataFrame(stored).createOrReplaceTempView(input_view("s"))
     new_session.createDataFrame(
         RELATION.drop_columns(["_valid_from", "_valid_to"])
     ).createOrReplaceTempView("r")
