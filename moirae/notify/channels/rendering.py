@@ -29,7 +29,7 @@ _MENTION = re.compile(r"@(?=everyone|here|channel|all\b)|(?<=<)(?=[@!#])", re.IG
 _HIDDEN_LABELS = frozenset({"alertname", "severity"})
 _REASONS = {"no_data": "its data vanished", "withdrawn": "withdrawn"}
 _WITHDRAWALS = {
-    "history": "withdrawn by its history: the condition `where` is false",
+    "history": "withdrawn: its history does not confirm it",
     "settling": "withdrawn: rows that came late do not confirm it",
 }
 

@@ -48,7 +48,7 @@ def test_text_of_one_alert_begins_with_its_summary() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "text"),
-    [("history", "by its history: the condition `where` is false"), ("settling", "came late")],
+    [("history", "its history does not confirm it"), ("settling", "came late")],
 )
 def test_withdrawn_alert_says_what_withdrew_it(cause: str, text: str) -> None:
     content = make_message_content()
