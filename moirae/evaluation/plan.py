@@ -306,11 +306,8 @@ def correctable_slices(cohorts: Iterable[RuleCohort]) -> list[RuleSlice]:
 def due_slices(
     cohorts: Iterable[RuleCohort], watermarks: Mapping[str, Micros | None]
 ) -> list[RuleSlice]:
-    """The slices that can be settled at these watermarks, by stream.
-
-    Cohorts with the same bounds, reach and lag share a slice, and thus a statement.
-    """
-    groups: dict[tuple[TimeRange, Micros, Micros], list[Sequence[ActiveRule]]] = {}
+    """The slices that can be settled at these watermarks, by stream."""
+    parts: list[tuple[Sequence[ActiveRule], TimeRange]] = []
     for cohort in cohorts:
         shape = cohort.shape
         horizon = shape.horizon(watermarks)
@@ -321,7 +318,19 @@ def due_slices(
         if cohort.settled_to is not None:
             earlier_watermark = cohort.settled_to + shape.lag
         if shape.closes_window(earlier_watermark, horizon + shape.lag):
-            groups.setdefault((time_range, shape.reach, shape.lag), []).append(cohort.rules)
+            parts.append((cohort.rules, time_range))
+    return join_slices(parts)
+
+
+def join_slices(parts: Iterable[tuple[Sequence[ActiveRule], TimeRange]]) -> list[RuleSlice]:
+    """Slices of rules, those of each part with one shape, up to the ends of their ranges.
+
+    Parts with the same bounds, reach and lag share a slice, and thus a statement.
+    """
+    groups: dict[tuple[TimeRange, Micros, Micros], list[Sequence[ActiveRule]]] = {}
+    for rules, time_range in parts:
+        shape = rules[0].shape
+        groups.setdefault((time_range, shape.reach, shape.lag), []).append(rules)
     slices: list[RuleSlice] = []
     for (time_range, reach, lag), rule_groups in groups.items():
         input_range = time_range.shift(start=-reach, end=lag)

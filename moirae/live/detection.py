@@ -24,6 +24,7 @@ from moirae.evaluation.plan import (
     RuleSlice,
     correctable_slices,
     due_slices,
+    join_slices,
     open_slices,
 )
 from moirae.history import undecided_duration
@@ -410,13 +411,15 @@ class Detector:
         """
         end_marks: dict[str, Micros | None] = dict.fromkeys(self._archive.tables, end)
         row_marks: dict[str, Micros | None] = dict.fromkeys(self._archive.tables, after_newest)
+        parts: list[tuple[Sequence[ActiveRule], TimeRange]] = []
         for cohort in self._active_rules.cohorts:
-            settled_to = cohort.settled_to
             if cohort.shape.streams & self._rows.revisions.streams.keys():
                 continue  # see `settle_revisions_to_end`
             for rule in cohort.rules:
                 marks = row_marks if rule.is_absence else end_marks
-                self._settle_rule_to_end(rule, settled_to, marks, end, after_newest)
+                parts.append(((rule,), _range_to_end(rule, cohort.settled_to, marks)))
+        for rule_slice in join_slices(parts):
+            self._settle_slice_to_end(rule_slice, end, after_newest)
         self._active_rules.save_progress()
 
     def settle_revisions_to_end(self, end: Micros) -> int:
@@ -443,7 +446,9 @@ class Detector:
                 sorted(producers)
             ):
                 marks = {**end_marks, **dict.fromkeys((stream.name for stream in streams), end)}
-                self._settle_rule_to_end(rule, settled_to, marks, end)
+                parts = [((rule,), _range_to_end(rule, settled_to, marks))]
+                for rule_slice in join_slices(parts):
+                    self._settle_slice_to_end(rule_slice, end)
                 settled_rules += 1
         self._active_rules.save_progress()
         return len(open_rules) - settled_rules
@@ -451,26 +456,12 @@ class Detector:
     def _is_settled_to_end(self, rule: ActiveRule, settled_to: Micros | None, end: Micros) -> bool:
         return settled_to is not None and settled_to >= end - rule.shape.lag
 
-    def _settle_rule_to_end(
-        self,
-        rule: ActiveRule,
-        settled_to: Micros | None,
-        marks: Mapping[str, Micros | None],
-        end: Micros,
-        input_end: Micros | None = None,
+    def _settle_slice_to_end(
+        self, rule_slice: RuleSlice, end: Micros, input_end: Micros | None = None
     ) -> None:
-        """Settle a rule whose streams end at `marks`. `input_end`: of their rows, if they have."""
-        shape = rule.shape
-        horizon = shape.horizon(marks)
+        """Settle rules whose streams end. `input_end`: of their rows, if they have."""
+        horizon = rule_slice.range.end
         assert horizon is not None
-        if settled_to is not None:
-            horizon = max(horizon, settled_to)
-        time_range = TimeRange(settled_to, horizon)
-        rule_slice = RuleSlice(
-            rules=(rule,),
-            range=time_range,
-            input_range=time_range.shift(start=-shape.reach, end=shape.lag),
-        )
         result = self._evaluator.evaluate_slice(rule_slice)
         self._store_settled(rule_slice, result, silent_until=max(horizon, end), input_end=input_end)
 
@@ -525,6 +516,15 @@ class Detector:
         definition = rule.definition
         limited_rows = self._guard.limit_event_rows(rule, rows)
         return deduplicate(rule.name, definition.id, definition.key, limited_rows)
+
+
+def _range_to_end(
+    rule: ActiveRule, settled_to: Micros | None, marks: Mapping[str, Micros | None]
+) -> TimeRange:
+    """What is left of a rule whose streams end at `marks`."""
+    horizon = rule.shape.horizon(marks)
+    assert horizon is not None
+    return TimeRange(settled_to, horizon if settled_to is None else max(horizon, settled_to))
 
 
 def _present(times: Iterable[Micros | None]) -> Iterator[Micros]:

@@ -12,6 +12,7 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
+    join_slices,
 )
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -77,6 +78,16 @@ def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
     (after,) = advance_cohorts([before], {rule.name for rule in rules}, 9)
     assert after.settled_to == 9
     assert after.rules is before.rules
+
+
+def test_rules_with_the_same_bounds_reach_and_lag_share_a_slice() -> None:
+    filters = [make_rule(number, SHAPES[0]) for number in range(3)]
+    window = make_rule(3, SHAPES[1])
+    parts = [((rule,), TimeRange(0, 50)) for rule in (*filters, window)]
+    shared, alone, ahead = join_slices([*parts, ((filters[0],), TimeRange(5, 50))])
+    assert shared == RuleSlice(tuple(filters), TimeRange(0, 50), TimeRange(0, 50))
+    assert alone == RuleSlice((window,), TimeRange(0, 50), TimeRange(-10, 50))
+    assert ahead.rules == (filters[0],)
 
 
 def test_the_input_of_a_slice_includes_reach_and_lag() -> None:
