@@ -86,7 +86,9 @@ BUILT_IN_PATTERNS: dict[str, TextPattern] = {
 }
 """By name of the format."""
 
-REQUEST_PATTERN = r"^(?P<method>[A-Z]+(?:-[A-Z]+)*) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
+REQUEST_PATTERN = (
+    r"(?s)^(?P<method>[A-Z]+(?:-[A-Z]+)*) (?P<path>.*?)(?: (?P<protocol>HTTP/[0-9.]+))?$"
+)
 """Parts of the field `request` of `combined` and `common`, which it is replaced by."""
 
 

@@ -168,6 +168,7 @@ LINES = {
         b'::1 - - [20/Nov/2026:10:00:00 +0100] "GET /x?y=1 HTTP/1.1" 500 12 "-" "curl/8"',
         b'h i u [20/Nov/2026:10:00:00 +0100] "POST /\\"x HTTP/2.0" 200 - "http://r" "a \\"b\\""',
         b'h - - [99/Nov/2026:10:00:00 +0100] "-" 400 0 "-" "-"',
+        b'h - - [20/Nov/2026:10:00:00 +0100] "GET /a\nb HTTP/1.1" 200 0 "-" "-"',
     ],
     "syslog": [
         b"<34>Nov 20 10:00:00 web-1 su[230]: failed",
@@ -221,6 +222,15 @@ def test_split_lines_have_the_fields_of_the_pattern(data: st.DataObject, name: s
         patch.setattr(text_reader, "split_request", lambda _: None)
         by_pattern = read_texts(reading, texts, 0)
     assert to_records(fields) == to_records(by_pattern)
+
+
+def test_requests_may_have_line_breaks() -> None:
+    lines = [line for line in LINES["combined"] if b"\n" in line]
+    schema = declare({"path": "string"}, {"ts": ("time",)})
+    reading = RecordReading(Format("combined"), clock=CLOCK)
+    assert_same(schema, reading, lines * 3)
+    table = read_text_block(schema, reading, lines * 3)
+    assert table is not None and table["path"].to_pylist() == ["/a\nb"] * 3
 
 
 time_readings = st.builds(
