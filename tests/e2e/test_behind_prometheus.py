@@ -112,6 +112,7 @@ def test_five_rules_of_an_existing_prometheus(public_folder: Path) -> None:
     configuration = yaml.safe_load(_EXISTING.format(exporter=exporter.server_port))
     (existing / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     command = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb"]
+    command.append("--storage.remote.flush-deadline=1s")  # at its end, when Moirae has gone
     command.append(f"--web.listen-address=127.0.0.1:{find_port()}")
     up = [sys.executable, "-m", "moirae", "up", "--parent", str(os.getpid())]
     with Commands(folder) as commands, _started(command, existing) as prometheus:
@@ -155,6 +156,6 @@ def test_five_rules_of_an_existing_prometheus(public_folder: Path) -> None:
             def has_context() -> bool:
                 listed = commands.json("alerts", "list", "--rule", "HighLoad")
                 events = [commands.json("events", "show", alert["eid"]) for alert in listed]
-                return any(event["contexts"].get("busy") for event in events)
+                return any((event.get("contexts") or {}).get("busy") for event in events)
 
             wait_until(has_context, _TIMEOUT)
