@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from moirae.config.settings import load_settings
+from moirae.config.settings import Settings, load_settings
 from moirae.notify.process.stream_readers import StreamReaders
 from moirae.rules import Definition
 from moirae.rules.model import Group
 from moirae.rules.rule_set import build_rules
 from sql.rules import DesiredRuleRow
-from tests.workspaces import write_workspace
 
 _WORKSPACE = """
 streams:
@@ -63,8 +62,14 @@ class Rules:
         ]
 
 
+def _load_settings(folder: Path) -> Settings:
+    file = folder / "moirae.yaml"
+    file.write_text(_WORKSPACE)
+    return load_settings(file, {})
+
+
 def test_rules_read_streams_directly_and_by_derived_ones(tmp_path: Path) -> None:
-    settings = load_settings(write_workspace(tmp_path, _WORKSPACE), {})
+    settings = _load_settings(tmp_path)
     rules = Rules()
     readers = StreamReaders(rules, settings)  # type: ignore[arg-type]
     known = ["g/Load", "g/Silent"]
@@ -77,7 +82,7 @@ def test_rules_read_streams_directly_and_by_derived_ones(tmp_path: Path) -> None
 
 
 def test_rules_are_read_again_when_they_have_changed(tmp_path: Path) -> None:
-    settings = load_settings(write_workspace(tmp_path, _WORKSPACE), {})
+    settings = _load_settings(tmp_path)
     rules = Rules()
     readers = StreamReaders(rules, settings)  # type: ignore[arg-type]
     assert readers.find_readers(["g/Load"], ["disk"]) == set()
