@@ -18,9 +18,6 @@ Order = Literal["newest", "oldest", "promising", "mixed"]
 _TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
 DEFAULT_TICKETS = 100
-# In place of the name of a rule, for ad-hoc queries; those of rules have a group and so a slash.
-AD_HOC_RULE = "query"
-
 # In place of the name of a rule, which has a group and so a slash: the tasks of ad-hoc queries.
 AD_HOC_RULE = "query"
 
