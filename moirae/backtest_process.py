@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from moirae.services import to_json
 from moirae.services.backtest_runs import run_backtest
 from moirae.services.operations.backtests import BacktestBody
 from recall.statements import WORKER_DAEMON
+from sql.processes import BACKTEST_CHANNEL, SignalListener
 from sql.rules import BacktestGateway, ClaimedBacktest
 
 _LOG = structlog.get_logger()
@@ -65,13 +66,26 @@ class BacktestSupervisor:
 
     def _run(self) -> None:
         try:
-            with connect_database(self._settings, "back-tests look") as connection:
-                gateway = BacktestGateway(connection)
-                while not self._stop.wait(_POLL_INTERVAL):
-                    if self._is_child_gone() and gateway.has_work(_LEASE):
-                        self._child = _start_child(self._settings)
+            with (
+                connect_database(self._settings, "back-tests look") as connection,
+                closing(SignalListener(connection, BACKTEST_CHANNEL)) as listener,
+            ):
+                self._start_children(BacktestGateway(connection), listener)
         finally:
             self._end_child()
+
+    def _start_children(self, gateway: BacktestGateway, listener: SignalListener) -> None:
+        """Ask for back-tests when a signal came, a child has ended, or a lease may have."""
+        is_due = True
+        asked_at = 0.0
+        while not self._stop.is_set():
+            if is_due and self._is_child_gone():
+                is_due = gateway.has_work(_LEASE)
+                asked_at = time.monotonic()
+                if is_due:
+                    self._child = _start_child(self._settings)
+            is_signalled = listener.wait(_POLL_INTERVAL)
+            is_due |= is_signalled or time.monotonic() - asked_at > _LEASE
 
     def _is_child_gone(self) -> bool:
         return self._child is None or self._child.poll() is not None

@@ -10,6 +10,8 @@ from sql.gateway import Gateway
 
 # New tasks and commands for recall processes.
 RECALL_CHANNEL: Final = "moirae_recalls"
+# New back-tests for recall processes.
+BACKTEST_CHANNEL: Final = "moirae_backtests"
 
 
 class SignalGateway(Gateway):
@@ -20,6 +22,10 @@ class SignalGateway(Gateway):
     def notify_recall_processes(self) -> None:
         """Wake the recall processes: there are tasks to claim, or commands to execute."""
         self._execute("notify", channel=RECALL_CHANNEL)
+
+    def notify_backtests(self) -> None:
+        """Wake who starts back-tests: one waits."""
+        self._execute("notify", channel=BACKTEST_CHANNEL)
 
 
 class SignalListener:

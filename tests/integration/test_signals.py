@@ -7,7 +7,7 @@ import pytest
 
 from recall.ledger.commands import Target, submit_command
 from recall.worker import manager as manager_module
-from sql.processes import SignalGateway, SignalListener
+from sql.processes import BACKTEST_CHANNEL, SignalGateway, SignalListener
 from sql.recalls import CommandGateway
 from tests.integration.history import History
 from tests.waiting import wait_until
@@ -21,6 +21,16 @@ def test_notification_of_another_connection_ends_the_wait(past: History) -> None
         threading.Timer(0.1, sender.notify_recall_processes).start()
         assert listener.wait(20.0)
         assert not listener.wait(0.0)
+
+
+def test_back_tests_have_a_channel_of_their_own(past: History) -> None:
+    sender = SignalGateway(past.connection)
+    with past.connect() as connection:
+        listener = SignalListener(connection, BACKTEST_CHANNEL)
+        sender.notify_recall_processes()
+        assert not listener.wait(0.0)
+        sender.notify_backtests()
+        assert listener.wait(20.0)
 
 
 def test_notification_that_arrives_with_another_statement_counts(past: History) -> None:

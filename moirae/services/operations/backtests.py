@@ -15,6 +15,7 @@ from moirae.services.models import Arguments, IdPrefix, Name
 from moirae.services.operation import allow_queries, operation
 from moirae.services.operations.alerts import find_alert
 from moirae.services.operations.rules import RuleDocument
+from sql.processes import SignalGateway
 from sql.rules import BacktestGateway, BacktestRow
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def start(workspace: "LocalWorkspace", body: BacktestBody) -> StartedBacktest:
         raise RequestRejected(429, f"{_MAX_OPEN} back-tests wait already", _TOO_MANY_RETRY)
     backtest = uuid4()
     gateway.add(backtest, workspace.author, body.model_dump(mode="json"))
+    SignalGateway(workspace.connection).notify_backtests()
     return StartedBacktest(backtest)
 
 
