@@ -1,10 +1,10 @@
 """Regular expressions whose steps are counted have Spark's results, and end where Spark's do not.
 
-Spark itself evaluates a pattern that is no constant: both are compared in one statement.
+A session of Spark without the extension evaluates the same statements.
 """
 
-import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -62,42 +62,110 @@ def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession) -> SparkSession:
+    """A session that evaluates patterns as Spark does."""
+    context: Any = spark.sparkContext
+    settings = context._jsc.sc().conf()
+    extensions = settings.get("spark.sql.extensions")
+    settings.remove("spark.sql.extensions")
+    try:
+        session = context._jvm.org.apache.spark.sql.classic.SparkSession(context._jsc.sc())
+        session.sessionState()
+    finally:
+        settings.set("spark.sql.extensions", extensions)
+    return SparkSession(context, session)
+
+
 def _assert_same_results(
-    spark: SparkSession, build: Callable[[str], str], patterns: Sequence[str] = _PATTERNS
+    spark: SparkSession,
+    plain: SparkSession,
+    build: Callable[[str], str],
+    patterns: Sequence[str] = _PATTERNS,
 ) -> None:
-    """`build`: an expression over the column `v` and a pattern."""
+    """`build`: an expression over the column `v` and a pattern, a constant or the column `p`."""
     rows = [
         (value, number, pattern) for value in _VALUES for number, pattern in enumerate(patterns)
     ]
-    table = spark.createDataFrame(rows, "v string, number int, p string")
-    counted = ", ".join(build(_quote(pattern)) for pattern in patterns)
-    sql = f"SELECT v, p, array({counted})[number] AS counted, {build('p')} AS plain FROM {{t}}"
-    for row in spark.sql(sql, t=table).collect():
-        assert row["counted"] == row["plain"], (row["p"], row["v"])
+    constants = ", ".join(build(_quote(pattern)) for pattern in patterns)
+    sql = f"SELECT v, p, array({constants})[number] AS constant, {build('p')} AS of_row FROM {{t}}"
+    schema = "v string, number int, p string"
+    assert "counted" in _plan(spark.sql(sql, t=spark.createDataFrame(rows, schema)))
+    expected = plain.sql(sql, t=plain.createDataFrame(rows, schema))
+    assert "counted" not in _plan(expected)
+    results = spark.sql(sql, t=spark.createDataFrame(rows, schema)).collect()
+    for row, expected_row in zip(results, expected.collect(), strict=True):
+        assert row == expected_row, (row["p"], row["v"])
+        assert row["constant"] == row["of_row"], (row["p"], row["v"])
+
+
+def _plan(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().optimizedPlan().toString())
 
 
 @pytest.mark.slow
-def test_search_has_the_same_results(spark: SparkSession) -> None:
-    _assert_same_results(spark, lambda pattern: f"v RLIKE {pattern}")
+def test_search_has_the_same_results(spark: SparkSession, plain: SparkSession) -> None:
+    _assert_same_results(spark, plain, lambda pattern: f"v RLIKE {pattern}")
 
 
 @pytest.mark.slow
-def test_extracted_groups_are_the_same(spark: SparkSession) -> None:
-    _assert_same_results(spark, lambda pattern: f"regexp_extract(v, {pattern}, 0)")
+def test_extracted_groups_are_the_same(spark: SparkSession, plain: SparkSession) -> None:
+    _assert_same_results(spark, plain, lambda pattern: f"regexp_extract(v, {pattern}, 0)")
     groups = ", ".join(f"regexp_extract(v, {{0}}, {number})" for number in range(4))
-    _assert_same_results(spark, f"array({groups})".format, [r"(\w+)=(\w+)?(z)?"])
+    _assert_same_results(spark, plain, f"array({groups})".format, [r"(\w+)=(\w+)?(z)?"])
 
 
 @pytest.mark.slow
-def test_replaced_texts_are_the_same(spark: SparkSession) -> None:
+def test_replaced_texts_are_the_same(spark: SparkSession, plain: SparkSession) -> None:
     results = ", ".join(f"regexp_replace(v, {{0}}, '{text}')" for text in ("", "-", "[$0]"))
-    _assert_same_results(spark, f"array({results})".format)
+    results += "".join(f", regexp_replace(v, {{0}}, '-', {start})" for start in (2, 3, 99))
+    _assert_same_results(spark, plain, f"array({results})".format)
 
 
 @pytest.mark.slow
-def test_split_texts_are_the_same(spark: SparkSession) -> None:
+def test_split_texts_are_the_same(spark: SparkSession, plain: SparkSession) -> None:
     results = ", ".join(f"split(v, {{0}}, {limit})" for limit in (-1, 0, 1, 2))
-    _assert_same_results(spark, f"array({results})".format)
+    _assert_same_results(spark, plain, f"array({results})".format)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "regexp_count(v, {0})",
+        "regexp_instr(v, {0})",
+        "regexp_substr(v, {0})",
+        "regexp_extract_all(v, {0}, 0)",
+        "(v COLLATE UTF8_LCASE) RLIKE {0}",
+        "split(v COLLATE UTF8_LCASE, {0})",
+    ],
+)
+def test_other_functions_have_the_same_results(
+    spark: SparkSession, plain: SparkSession, expression: str
+) -> None:
+    _assert_same_results(spark, plain, expression.format)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "expression", ["v LIKE {0}", "v ILIKE {0}", "v LIKE {0} ESCAPE '='", "v NOT LIKE {0}"]
+)
+def test_texts_like_patterns_are_the_same(
+    spark: SparkSession, plain: SparkSession, expression: str
+) -> None:
+    patterns = [
+        "",
+        "%",
+        "a%",
+        "%a%b%",
+        "%a%%_%",
+        "_%_%_%",
+        "%k%y%v%",
+        "%K%Y%V%",
+        "%.%b%*%",
+        "%==%%",
+    ]
+    _assert_same_results(spark, plain, expression.format, patterns)
 
 
 def test_null_stays_null(spark: SparkSession) -> None:
@@ -108,9 +176,49 @@ def test_null_stays_null(spark: SparkSession) -> None:
     assert tuple(spark.sql(sql).collect()[0]) == (None, None, None, None)
 
 
-def test_invalid_pattern_is_reported_by_spark(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException):
-        spark.sql("SELECT v RLIKE '(' FROM VALUES ('a') AS t(v)").collect()
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "v RLIKE '('",
+        "regexp_count(v, p)",
+        "regexp_extract(v, 'a', 1)",
+        "regexp_extract_all(v, 'a', 1)",
+        "regexp_replace(v, 'a', '$1')",
+    ],
+)
+def test_errors_are_those_of_spark(
+    spark: SparkSession, plain: SparkSession, expression: str
+) -> None:
+    sql = f"SELECT {expression} FROM {{t}}"
+    messages = []
+    for session in (spark, plain):
+        table = session.createDataFrame([("a", "(")], "v string, p string")
+        with pytest.raises(PySparkException) as error:
+            session.sql(sql, t=table).collect()
+        messages.append(error.value.getCondition())
+    assert messages[0] == messages[1] is not None
+
+
+@pytest.mark.parametrize("expression", ["v RLIKE p", "split(v, p)"])
+def test_invalid_pattern_of_a_row_is_named(spark: SparkSession, expression: str) -> None:
+    """Spark itself throws an error of Java."""
+    table = spark.createDataFrame([("a", "(")], "v string, p string")
+    with pytest.raises(PySparkException, match=r"INVALID_PARAMETER_VALUE.PATTERN"):
+        spark.sql(f"SELECT {expression} FROM {{t}}", t=table).collect()
+
+
+_FUNCTIONS = [
+    "v RLIKE {0}",
+    "regexp(v, {0})",
+    "regexp_like(v, {0})",
+    "regexp_count(v, {0})",
+    "regexp_instr(v, {0})",
+    "regexp_substr(v, {0})",
+    "regexp_extract(v, {0}, 1)",
+    "regexp_extract_all(v, {0}, 1)",
+    "regexp_replace(v, {0}, '')",
+    "split(v, {0})",
+]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +231,32 @@ def test_invalid_pattern_is_reported_by_spark(spark: SparkSession) -> None:
         "v RLIKE concat('(x+x+)+', 'y')",
         "v RLIKE '(x+x+)' || lower('+Y')",
         "regexp_extract(v, coalesce(NULL, '(x+x+)+y'), 1)",
-        "regexp_like(v, '(x+x+)+y')",
+        *(
+            pytest.param(expression.format(pattern), marks=pytest.mark.slow)
+            for expression in _FUNCTIONS
+            for pattern in ("'(x+x+)+y'", "p", "nvl(p, 'a')", "if(v <> '', p, 'a')")
+        ),
+        *(
+            pytest.param(f"v RLIKE {pattern}", marks=pytest.mark.slow)
+            for pattern in ("ifnull(NULL, '(x+x+)+y')", "nullif(p, 'a')", "concat(p, 'y')")
+        ),
+        "regexp_count(v, nvl(NULL, '(x+x+)+y'))",
+        "v RLIKE CASE WHEN v = '' THEN 'a' ELSE p END",
+        "v COLLATE UTF8_LCASE RLIKE '(X+X+)+Y'",
+        "v LIKE '%x%x%x%x%x%x%x#'",
+        "v ILIKE concat('%X%x%x%x%x%x%x', '#')",
+        "exists(array(v), e -> e RLIKE p)",
     ],
 )
 def test_pattern_that_backtracks_for_minutes_is_stopped(
     spark: SparkSession, expression: str
 ) -> None:
-    started_at = time.monotonic()
+    sql = f"SELECT {expression} FROM VALUES (repeat('x', 3000), '(x+x+)+y') AS t(v, p)"
     with pytest.raises(_ERRORS, match=r"needs more than .* steps for a value of 3,000"):
-        spark.sql(f"SELECT {expression} FROM VALUES (repeat('x', 3000)) AS t(v)").collect()
-    table = spark.createDataFrame([("x" * 3000,)], "v string")
+        spark.sql(sql).collect()
+    table = spark.createDataFrame([("x" * 3000, "(x+x+)+y")], "v string, p string")
     with pytest.raises(_ERRORS, match="needs more than"):
         spark.sql(f"SELECT {expression} FROM {{t}}", t=table).collect()
-    assert time.monotonic() - started_at < 60
 
 
 def test_search_for_text_between_any_texts_takes_linear_time(spark: SparkSession) -> None:

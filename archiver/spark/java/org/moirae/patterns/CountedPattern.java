@@ -1,67 +1,97 @@
 package org.moirae.patterns;
 
 import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.regex.PatternSyntaxException;
+import org.apache.spark.sql.catalyst.expressions.RegExpExtractBase;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.errors.QueryExecutionErrors;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A regular expression with the results of Spark's functions, whose steps are counted: it throws
- * {@link PatternLimitExceeded} where backtracking would take minutes.
+ * Spark's functions with regular expressions, whose steps are counted: they throw {@link
+ * PatternLimitExceeded} where backtracking would take minutes.
+ *
+ * <p>It keeps the last pattern that it compiled: patterns of a column may change with each row.
  */
 public final class CountedPattern implements Serializable {
-  private static final long serialVersionUID = 1;
+  private static final long serialVersionUID = 2;
 
-  private final String regex;
-  private transient Pattern pattern;
+  private final PatternForm form;
+  private final int flags;
+  private transient volatile Compiled last;
 
-  private CountedPattern(String regex) {
-    this.regex = regex;
-    pattern = Pattern.compile(regex);
-  }
+  private record Compiled(UTF8String source, Pattern pattern) {}
 
-  /** Throws {@link java.util.regex.PatternSyntaxException}. */
-  static CountedPattern of(String regex) {
-    return new CountedPattern(regex);
-  }
-
-  /** A pattern that is found in the same texts as `regex`, see {@link PatternEnds}. */
-  static CountedPattern forSearch(String regex) {
-    return new CountedPattern(PatternEnds.trim(regex));
+  CountedPattern(PatternForm form, int flags) {
+    this.form = form;
+    this.flags = flags;
   }
 
   /** As RLIKE. */
-  public boolean isFound(UTF8String value) {
-    return matcher(value.toString()).find(0);
+  public boolean isFound(UTF8String value, UTF8String regex) {
+    return matcher(value, regex, "rlike").find(0);
   }
 
-  /** As `regexp_extract`, for an existing group. */
-  public UTF8String extract(UTF8String value, int group) {
-    Matcher matcher = matcher(value.toString());
-    if (!matcher.find()) {
-      return UTF8String.EMPTY_UTF8;
+  /** As LIKE. */
+  public boolean isLike(UTF8String value, UTF8String pattern) {
+    return matcher(value, pattern, "like").matches();
+  }
+
+  /** As `regexp_extract`. */
+  public UTF8String extract(UTF8String value, UTF8String regex, int group) {
+    Matcher matcher = matcher(value, regex, "regexp_extract");
+    return matcher.find() ? groupOf(matcher, group, "regexp_extract") : UTF8String.EMPTY_UTF8;
+  }
+
+  /** As `regexp_extract_all`. */
+  public ArrayData extractAll(UTF8String value, UTF8String regex, int group) {
+    Matcher matcher = matcher(value, regex, "regexp_extract_all");
+    List<Object> groups = new ArrayList<>();
+    while (matcher.find()) {
+      groups.add(groupOf(matcher, group, "regexp_extract_all"));
     }
-    String text = matcher.group(group);
-    return text == null ? UTF8String.EMPTY_UTF8 : UTF8String.fromString(text);
+    return new GenericArrayData(groups.toArray());
   }
 
-  /** As `regexp_replace` from the first character on. */
-  public UTF8String replace(UTF8String value, UTF8String replacement) {
-    Matcher matcher = matcher(value.toString());
-    String text = replacement.toString();
+  /** As `regexp_instr`, which ignores the group. */
+  public int position(UTF8String value, UTF8String regex, int group) {
+    Matcher matcher = matcher(value, regex, "regexp_instr");
+    return matcher.find() ? matcher.start() + 1 : 0;
+  }
+
+  /** As `regexp_replace`. `start`: the first character that may be replaced, from 1 on. */
+  public UTF8String replace(UTF8String value, UTF8String regex, UTF8String replacement, int start) {
+    String text = value.toString();
+    if (start > 1 && start > text.length()) {
+      return value;
+    }
+    Matcher matcher = matcher(value, regex, "regexp_replace").region(start - 1, text.length());
+    String replacementText = replacement.toString();
     StringBuilder result = new StringBuilder();
     while (matcher.find()) {
-      matcher.appendReplacement(result, text);
+      try {
+        matcher.appendReplacement(result, replacementText);
+      } catch (IllegalArgumentException | IndexOutOfBoundsException error) {
+        throw QueryExecutionErrors.invalidRegexpReplaceError(
+            text, regex.toString(), replacementText, start, error);
+      }
     }
     return UTF8String.fromString(matcher.appendTail(result).toString());
   }
 
-  /** As `split`, for a pattern that is not empty. */
-  public ArrayData split(UTF8String value, int limit) {
+  /** As `split`. */
+  public ArrayData split(UTF8String value, UTF8String regex, int limit) {
+    if (regex.numBytes() == 0) {
+      return new GenericArrayData(value.split(regex, limit));
+    }
+    Pattern pattern = compile(regex, "split");
     String[] parts =
-        pattern().split(new CountedText(value.toString(), regex), limit == 0 ? -1 : limit);
+        pattern.split(new CountedText(value.toString(), regex), limit == 0 ? -1 : limit);
     Object[] values = new Object[parts.length];
     for (int i = 0; i < parts.length; i++) {
       values[i] = UTF8String.fromString(parts[i]);
@@ -69,35 +99,44 @@ public final class CountedPattern implements Serializable {
     return new GenericArrayData(values);
   }
 
-  int groupCount() {
-    return pattern().matcher("").groupCount();
+  private static UTF8String groupOf(Matcher matcher, int group, String function) {
+    RegExpExtractBase.checkGroupIndex(function, matcher.groupCount(), group);
+    String text = matcher.group(group);
+    return text == null ? UTF8String.EMPTY_UTF8 : UTF8String.fromString(text);
   }
 
-  private Matcher matcher(String text) {
-    return pattern().matcher(new CountedText(text, regex));
+  private Matcher matcher(UTF8String value, UTF8String source, String function) {
+    return compile(source, function).matcher(new CountedText(value.toString(), source));
   }
 
-  private Pattern pattern() {
-    Pattern compiled = pattern;
-    if (compiled == null) { // it was read from a stream
-      compiled = Pattern.compile(regex);
-      pattern = compiled;
+  private Pattern compile(UTF8String source, String function) {
+    Compiled compiled = last;
+    if (compiled == null || !compiled.source.equals(source)) {
+      try {
+        String regex = form.toRegex(source.toString());
+        compiled = new Compiled(source.clone(), Pattern.compile(regex, flags));
+      } catch (PatternSyntaxException error) {
+        throw QueryExecutionErrors.invalidPatternError(function, source.toString(), error);
+      }
+      last = compiled;
     }
-    return compiled;
+    return compiled.pattern;
   }
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof CountedPattern counted && counted.regex.equals(regex);
+    return other instanceof CountedPattern counted
+        && counted.form.equals(form)
+        && counted.flags == flags;
   }
 
   @Override
   public int hashCode() {
-    return regex.hashCode();
+    return 31 * form.hashCode() + flags;
   }
 
   @Override
   public String toString() {
-    return regex;
+    return "counted";
   }
 }

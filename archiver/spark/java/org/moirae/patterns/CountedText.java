@@ -1,5 +1,7 @@
 package org.moirae.patterns;
 
+import org.apache.spark.unsafe.types.UTF8String;
+
 /** A text that counts how often a character of it is read, and refuses more reads than a limit. */
 final class CountedText implements CharSequence {
   // Reads for which a match is never stopped, and more for each character of the text. The first
@@ -8,11 +10,11 @@ final class CountedText implements CharSequence {
   private static final long LIMIT_PER_CHARACTER = 200;
 
   private final String text;
-  private final String pattern;
+  private final UTF8String pattern;
   private final long limit;
   private long reads;
 
-  CountedText(String text, String pattern) {
+  CountedText(String text, UTF8String pattern) {
     this.text = text;
     this.pattern = pattern;
     limit = BASE_LIMIT + LIMIT_PER_CHARACTER * text.length();
@@ -21,7 +23,7 @@ final class CountedText implements CharSequence {
   @Override
   public char charAt(int index) {
     if (++reads > limit) {
-      throw new PatternLimitExceeded(pattern, text.length(), limit);
+      throw new PatternLimitExceeded(pattern.toString(), text.length(), limit);
     }
     return text.charAt(index);
   }
