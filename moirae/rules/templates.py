@@ -1,14 +1,17 @@
 """Annotation templates: a subset of Jinja.
 
 A template must not run code or exhaust the process: there are no calls and no assignments, only
-the filters listed here are allowed, `*` and `%` take numbers only, the output and what `join` makes
-is truncated.
+the filters listed here are allowed, `*` and `%` take numbers only, the output and what `join` and
+`~` make is truncated, and whatever runs for long looks at the deadline: loops, filters, look-ups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import lru_cache, wraps
 from typing import Any
 
 from jinja2 import (
@@ -22,11 +25,17 @@ from jinja2 import (
 )
 from jinja2.filters import make_attrgetter
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
 from moirae.errors import TemplateFault
 
 MAX_OUTPUT = 65_536  # characters
+MAX_TIME = 1.0  # seconds of the processor that a template may compute
 _MAX_NODES = 2_000  # of the syntax tree: each may copy the texts within it
+
+_MAX_DEPTH = 60  # of the syntax tree: Python takes 200 brackets in one another
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)
+_LOOP_FILTER = "each item"  # no template can name it
 
 _FILTERS = (
     "abs capitalize count d default first float int join last length lower map max min reject "
@@ -71,10 +80,11 @@ def find_variables(text: str) -> frozenset[str]:
     except (RecursionError, ValueError) as error:  # thousands of brackets or digits
         raise TemplateFault("template nested too deep or number too long") from error
     try:
-        if _check_node(tree, in_loop=False) > _MAX_NODES:
-            raise TemplateFault(f"more than {_MAX_NODES:,} values and operators in a template")
+        count = _check_node(tree, in_loop=False, depth=1)
     except RecursionError as error:
         raise TemplateFault("template nested too deep") from error
+    if count > _MAX_NODES:
+        raise TemplateFault(f"more than {_MAX_NODES:,} values and operators in a template")
     names = list(tree.find_all(nodes.Name))
     variables = frozenset(name.name for name in names if name.ctx == "load")
     loop_variables = {name.name for name in names if name.ctx == "store"}
@@ -111,25 +121,74 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     """
     parts: list[str] = []
     length = 0
+    template = _compile_template(text)
+    previous = _DEADLINE.set(time.thread_time() + MAX_TIME)
     try:
-        for part in _compile_template(text).generate(**variables):
+        for part in template.generate(**variables):
             parts.append(part)
             length += len(part)
             if length > MAX_OUTPUT:
                 break
     except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError) as error:
         raise TemplateFault(str(error)) from error
+    finally:
+        _DEADLINE.reset(previous)
     return "".join(parts)[:MAX_OUTPUT]
 
 
 @lru_cache(maxsize=1024)
 def _compile_template(text: str) -> Template:
     find_variables(text)
-    return _ENVIRONMENT.from_string(text)
+    return _ENVIRONMENT.from_string(_limit(_ENVIRONMENT.parse(text)))
 
 
-def _check_node(node: nodes.Node, in_loop: bool) -> int:
+def _limit(tree: nodes.Template) -> nodes.Template:
+    """The template with loops that look at the deadline and `~` that is truncated."""
+    _Limits().visit(tree)
+    return tree
+
+
+class _Limits(NodeTransformer):
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        node.iter = self._apply_filter(_LOOP_FILTER, node.iter)
+        return self.generic_visit(node)
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        values = nodes.List(node.nodes, lineno=node.lineno)
+        return self.generic_visit(self._apply_filter("join", values))
+
+    def _apply_filter(self, name: str, value: nodes.Node) -> nodes.Filter:
+        return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
+
+
+def _check_deadline() -> None:
+    if time.thread_time() > _DEADLINE.get():
+        raise TemplateFault(f"template computes longer than {MAX_TIME:g} s")
+
+
+def _check_each(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        _check_deadline()
+        yield value
+
+
+def _limit_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that looks at the deadline, also for each item that it yields."""
+
+    @wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        _check_deadline()
+        result = function(*args, **kwargs)
+        return _check_each(result) if isinstance(result, Iterator) else result
+
+    return limited
+
+
+def _check_node(node: nodes.Node, in_loop: bool, depth: int) -> int:
     """The number of nodes. Raises `TemplateFault` for what templates may not do."""
+    if depth > _MAX_DEPTH:
+        message = f"template nested too deep: more than {_MAX_DEPTH} operators, filters or blocks in one another"
+        raise TemplateFault(message, node.lineno)
     if not isinstance(node, _NODES) or isinstance(node, nodes.Pow):
         raise TemplateFault(f"{_describe_node(node)} not allowed in a template", node.lineno)
     if isinstance(node, nodes.Filter) and node.name not in _ENVIRONMENT.filters:
@@ -138,7 +197,7 @@ def _check_node(node: nodes.Node, in_loop: bool) -> int:
     if is_loop and in_loop:  # the cost of nested loops multiplies
         raise TemplateFault("nested loops are not allowed in a template", node.lineno)
     children = node.iter_child_nodes()
-    return 1 + sum(_check_node(child, in_loop or is_loop) for child in children)
+    return 1 + sum(_check_node(child, in_loop or is_loop, depth + 1) for child in children)
 
 
 def _describe_node(node: nodes.Node) -> str:
@@ -177,6 +236,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Look up items only in mappings: `event.values` is an attribute, not a method of dict."""
+        _check_deadline()
         if not isinstance(obj, Mapping):
             return super().getattr(obj, attribute)
         if attribute in obj:
@@ -184,6 +244,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=attribute)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        _check_deadline()
         if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
             raise TypeError(f"{operator} requires numbers")
         return super().call_binop(context, operator, left, right)
@@ -193,7 +254,9 @@ def _create_environment() -> _Environment:
     environment = _Environment(undefined=StrictUndefined, cache_size=0)
     environment.globals.clear()
     filters = {name: environment.filters[name] for name in _FILTERS}
-    environment.filters = {**filters, "round": _round_limited, "join": _join_truncated}
+    filters |= {"round": _round_limited, "join": _join_truncated}
+    environment.filters = {name: _limit_time(function) for name, function in filters.items()}
+    environment.filters[_LOOP_FILTER] = _check_each
     return environment
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moirae.errors import TemplateFault
+from moirae.rules import templates
 from moirae.rules.templates import MAX_OUTPUT, find_variables, render
 from tests.examples import examples
 
@@ -120,6 +122,91 @@ def test_huge_operands_render_within_a_second(template: str) -> None:
     begin = time.monotonic()
     render(template, {"event": EVENT})
     assert time.monotonic() - begin < 1
+
+
+MANY = {"rows": range(10**9), "values": list(range(200_000)), "texts": ["x" * 100] * 100_000}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for v in event.values %}{% if "
+        + "v not in (v, v) or " * 40
+        + "1 %}x{% endif %}{% endfor %}",
+        "{% for v in event.values %}{% if event.values | sort | sum < v %}x{% endif %}{% endfor %}",
+        "{{ event.texts"
+        + " | sort" * 50
+        + " | length }}"
+        + "{{ event.texts | sort | length }}" * 300,
+        "{{ event.texts" + " | map('upper')" * 50 + " | sort | length }}",
+        "{{ event.values" + " | select" * 50 + " | sum }}",
+        "{{ event.texts" + " | unique | reverse | map('upper') | sort" * 12 + " | first }}",
+    ],
+    ids=["operators in a loop", "sort in a loop", "sort", "map", "select", "chain"],
+)
+def test_template_that_computes_for_long_is_stopped(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "MAX_TIME", 0.2)
+    with pytest.raises(TemplateFault, match=r"longer than 0\.2 s"):
+        render(template, {"event": MANY})
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("{{ 1", " + 1 }}"),
+        ("{{ event.cpu", " * 2 }}"),
+        ("{{ event.host", " | lower }}"),
+    ],
+)
+def test_nesting_is_rendered_or_rejected(begin: str, end: str) -> None:
+    operator = end.removesuffix(" }}")
+    render(begin + operator * 50 + " }}", {"event": EVENT})
+    with pytest.raises(TemplateFault, match="in one another"):
+        find_variables(begin + operator * 70 + " }}")
+
+
+@pytest.mark.parametrize(
+    ("begin", "middle", "end"),
+    [
+        ("(1 if ", "1", " else 2)"),
+        ("[", "1", "][0]"),
+        ("(1 and ", "1", ")"),
+        ("(1 < ", "1", ")"),
+        ("-", "1", ""),
+        ("'a' ~ (", "1", ")"),
+    ],
+)
+def test_deepest_nesting_that_is_allowed_is_rendered(begin: str, middle: str, end: str) -> None:
+    for depth in range(70):
+        text = "{{ " + begin * depth + middle + end * depth + " }}"
+        try:
+            find_variables(text)
+        except TemplateFault:
+            break
+        render(text, {})
+    assert depth > 20
+
+
+def test_time_of_one_template_is_not_counted_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "MAX_TIME", 0.2)
+    with pytest.raises(TemplateFault, match="longer than"):
+        render("{% for v in rows %}{% endfor %}", {"rows": range(10**9)})
+    text = "{% for v in rows %}{{ v }}{{ '' if loop.last else ',' }}{% endfor %}"
+    assert render(text, {"rows": range(3)}) == "0,1,2"
+
+
+def test_joined_texts_are_truncated_before_they_are_copied_again() -> None:
+    text = "x" * 1_000_000
+    tracemalloc.start()
+    result = render(
+        "{{ (" + " ~ ".join(["event.t"] * 900) + ") | length }}", {"event": {"t": text}}
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert int(result) == MAX_OUTPUT
+    assert peak < 20_000_000
 
 
 PIECES = [
