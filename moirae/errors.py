@@ -157,15 +157,21 @@ class DeliveryFailed(MoiraeError):
     """A message that a receiver has not taken.
 
     `retry_after`: seconds after which the receiver wants it again. `is_rejected`: the receiver
-    refuses this message, not others.
+    refuses this message, not others. `is_deferred`: it takes others, and later this one.
     """
 
     def __init__(
-        self, reason: str, *, retry_after: float | None = None, is_rejected: bool = False
+        self,
+        reason: str,
+        *,
+        retry_after: float | None = None,
+        is_rejected: bool = False,
+        is_deferred: bool = False,
     ) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
         self.is_rejected = is_rejected
+        self.is_deferred = is_deferred
 
 
 class RequestRejected(MoiraeError):

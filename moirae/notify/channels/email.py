@@ -23,6 +23,7 @@ from moirae.notify.channels.rendering import (
 )
 from moirae.notify.delivery import Delivery, HostPolicy, connect, watch_deadline
 
+_SERVICE_CLOSES = 421  # SMTP code: the server takes no mail at all for now
 _PERMANENT = 500  # codes of SMTP from which on a refusal is not for now
 _MAX_PARTIAL = 10_000  # messages of which is remembered who was sent them
 _STYLE = "font-family:sans-serif;font-size:14px;color:#222;overflow-wrap:anywhere"
@@ -179,7 +180,9 @@ def describe_refused(target: EmailTarget, refused: Mapping[str, int]) -> Deliver
     """The error of a mail that some addresses are refused."""
     names = ", ".join(f"{address} ({code})" for address, code in sorted(refused.items()))
     reason = f"{target.host} refuses {names}"
-    return DeliveryFailed(reason, is_rejected=min(refused.values()) >= _PERMANENT)
+    is_rejected = min(refused.values()) >= _PERMANENT
+    is_deferred = not is_rejected and _SERVICE_CLOSES not in refused.values()
+    return DeliveryFailed(reason, is_rejected=is_rejected, is_deferred=is_deferred)
 
 
 def _check_greeting(answer: tuple[int, bytes]) -> None:

@@ -195,9 +195,10 @@ class ReceiverQueue:
                 self._finish(delivery.group_key)
             else:
                 self._groups[delivery.group_key][0] = attempted
-            if failure.is_rejected and delay is not None and not is_final:
-                self._waiting.append((now + delay, delivery.group_key))
-            elif not failure.is_rejected:
+            if failure.is_rejected or failure.is_deferred:  # other groups go on
+                if delay is not None and not is_final:
+                    self._waiting.append((now + delay, delivery.group_key))
+            else:
                 self._failures += 1
                 pause = find_delay(self._failures, failure.retry_after, random.random())
                 self._paused_until = now + pause

@@ -137,7 +137,12 @@ def test_mail_is_sent_again_only_to_addresses_that_were_refused(mailbox: Mailbox
         mailbox.refused = {"d@e.f": "450 later"}
         with pytest.raises(DeliveryFailed, match=r"refuses d@e\.f \(450\)") as caught:
             send(make_delivery())
+        assert caught.value.is_deferred
         assert not caught.value.is_rejected
+        mailbox.refused = {"d@e.f": "421 closing"}
+        with pytest.raises(DeliveryFailed, match=r"421") as caught:
+            send(make_delivery())
+        assert not caught.value.is_deferred
         mailbox.refused = {"d@e.f": "550 unknown"}
         with pytest.raises(DeliveryFailed, match=r"refuses d@e\.f \(550\)") as caught:
             send(make_delivery())

@@ -65,6 +65,24 @@ def test_refused_message_delays_its_own_group_only() -> None:
     queue.close()
 
 
+def test_deferred_message_delays_its_own_group_only_and_is_not_given_up() -> None:
+    results: SimpleQueue[DeliveryResult] = SimpleQueue()
+    refusals = iter([True] * (retries.MAX_REJECTIONS + 1))
+
+    def send(delivery: Delivery) -> None:
+        if delivery.id == 1 and next(refusals, False):
+            raise DeliveryFailed("later", is_deferred=True)
+
+    queue = ReceiverQueue(lambda: send, results)
+    queue.put(make_delivery(1, "deferred"))
+    queue.put(make_delivery(2, "deferred"))
+    queue.put(make_delivery(3, "good"))
+    outcomes = take(results, 3 + retries.MAX_REJECTIONS + 1)
+    finals = [(result.delivery.id, result.error) for result in outcomes if result.is_final]
+    assert finals == [(3, None), (1, None), (2, None)]
+    queue.close()
+
+
 def test_receiver_that_fails_is_tried_by_one_message_at_a_time() -> None:
     results: SimpleQueue[DeliveryResult] = SimpleQueue()
     calls: list[float] = []
