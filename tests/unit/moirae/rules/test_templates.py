@@ -132,7 +132,7 @@ MANY = {"rows": range(10**9), "values": list(range(200_000)), "texts": ["x" * 10
     [
         "{% for v in event.values %}{% if "
         + "v not in (v, v) or " * 40
-        + "1 %}x{% endif %}{% endfor %}",
+        + "0 %}x{% endif %}{% endfor %}",
         "{% for v in event.values %}{% if event.values | sort | sum < v %}x{% endif %}{% endfor %}",
         "{{ event.texts"
         + " | sort" * 50
@@ -140,7 +140,7 @@ MANY = {"rows": range(10**9), "values": list(range(200_000)), "texts": ["x" * 10
         + "{{ event.texts | sort | length }}" * 300,
         "{{ event.texts" + " | map('upper')" * 50 + " | sort | length }}",
         "{{ event.values" + " | select" * 50 + " | sum }}",
-        "{{ event.texts" + " | unique | reverse | map('upper') | sort" * 12 + " | first }}",
+        "{{ event.values" + " | unique | reverse | map('upper') | sort" * 12 + " | first }}",
     ],
     ids=["operators in a loop", "sort in a loop", "sort", "map", "select", "chain"],
 )
