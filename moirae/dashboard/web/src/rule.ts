@@ -12,9 +12,12 @@ interface Definition {
 
 const loads = new Map<string, Promise<RuleDetails>>();
 
-/** The definition of an applied rule; null until it is loaded, and for a rule that is gone. */
+/** The definition of an applied rule; null until it is loaded, and for a rule that is gone or built in. */
 export function useRule(rule: string, version: string): Definition | null {
-  const loaded = useLoaded(() => loadRule(rule, version), [rule, version]);
+  const loaded = useLoaded(
+    () => (isBuiltIn(rule) ? Promise.resolve(null) : loadRule(rule, version)),
+    [rule, version],
+  );
   return loaded.data && findDefinition(loaded.data);
 }
 
