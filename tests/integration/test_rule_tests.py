@@ -202,7 +202,7 @@ tests:
   - eval_time: 20m
     alertname: InstanceDown
     exp_notifications:
-    - {time: 6m, receiver: team, status: firing, group_labels: {alertname: InstanceDown}, exp_alerts: [{exp_labels: {severity: page, job: node, instance: n}}]}
+    - {time: 390s, receiver: team, status: firing, group_labels: {alertname: InstanceDown}, exp_alerts: [{exp_labels: {severity: page, job: node, instance: n}}]}
   - eval_time: 20m
     alertname: Slow
     match: contains
