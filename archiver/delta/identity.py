@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 
 _ID_BYTES = 16
 _HASH_BYTES = 8
+_PLACE_BYTES = _ID_BYTES - _HASH_BYTES
 # 64-bit offsets: the joined texts of a whole chunk may exceed two gigabytes.
 _LARGE_STRING = pa.large_string()
 ENTRY_DTYPE = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"), ("line", "i8")])
@@ -35,14 +36,16 @@ def fingerprint(
 
     The content is the declared columns and `_extra`. The identity is made of the id columns and
     the time; without id columns, of the content without the measured columns or, if the schema says
-    so, of `place_keys` (see `row_places`). Values are encoded column by column, at a third
-    of the cost of encoding row by row.
+    so, of `place_keys` (see `row_places`) and the content: another record at the same place of a
+    rewritten file is another row. Values are encoded column by column, at a third of the cost of
+    encoding row by row.
     """
     encoded = {name: _encode_column(table[name]) for name in (*schema.columns, "_extra")}
     content = _join_columns(list(encoded.values()))
+    hashes = np.frombuffer(b"".join(_digests(content, _HASH_BYTES)), dtype="i8")
     if schema.is_identified_by_place:
-        identities = list(place_keys)
-    elif schema.id is None and schema.measured:
+        return identify_places(_digests(place_keys, _PLACE_BYTES), hashes), hashes
+    if schema.id is None and schema.measured:
         identities = _join_columns(
             [column for name, column in encoded.items() if name not in schema.measured]
         )
@@ -51,8 +54,19 @@ def fingerprint(
     else:
         id_columns = sorted({*schema.id, schema.time})
         identities = _join_columns([encoded[name] for name in id_columns])
-    hashes = np.frombuffer(b"".join(_digests(content, _HASH_BYTES)), dtype="i8")
     return _digests(identities, _ID_BYTES), hashes
+
+
+def identify_places(places: Sequence[bytes], hashes: Array) -> list[bytes]:
+    """The identities of rows at some places, by their content.
+
+    `places`: identities of rows there, or what these begin with.
+    """
+    contents = hashes.tobytes()
+    return [
+        place[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0") + contents[start : start + _HASH_BYTES]
+        for place, start in zip(places, range(0, len(contents), _HASH_BYTES), strict=True)
+    ]
 
 
 def row_places(schema: StreamSchema, unit: str, line_numbers: Array) -> Sequence[bytes]:

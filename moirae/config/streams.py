@@ -347,8 +347,8 @@ class Stream(ColumnsModel):
     declared_identity: Literal["row", "place"] | None = Field(
         default=None,
         alias="identity",
-        description="What identifies a row without `id`: row: its content; place: its record's "
-        "file and line, so that equal lines are rows of their own. Default: place for formats of "
+        description="What identifies a row without `id`: row: its content; place: that and its "
+        "record's file and line, so that equal lines are rows of their own. Default: place for formats of "
         "log lines and for growing files, else row.",
     )
     key: tuple[str, ...] = Field(

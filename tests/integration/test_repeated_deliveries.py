@@ -74,6 +74,7 @@ def declare(archive: Archive, schema: StreamSchema, mode: EngineMode) -> None:
         },
         "time": "ts",
         "id": schema.id,
+        "identity": schema.identity,
         "lateness": "1h",
         "source": {"files": "landing/*.jsonl"},
     }
@@ -219,3 +220,17 @@ def test_rows_of_an_interrupted_batch_are_counted_once(
     archive.ingest(again)
     assert counters(archive) == {"read": 5, "archived": 2, "duplicates": 2, "malformed": 1}
     assert archive.is_healthy()
+
+
+def test_a_rewritten_file_brings_the_records_that_its_places_did_not_have(
+    archive: Archive, tmp_path: Path, mode: EngineMode
+) -> None:
+    by_place = replace(SCHEMA, id=None, identity="place")
+    declare(archive, by_place, mode)
+    first = write_lines(tmp_path, "log.jsonl", ROWS[0], ROWS[0], ROWS[1])
+    archive.ingest(first)
+    assert counters(archive) == {"read": 3, "archived": 3}
+    second = write_lines(tmp_path, "log.jsonl", ROWS[0], ROWS[1], ROWS[1], ROWS[2])
+    archive.ingest(replace(second, name="log.jsonl again", place=first.name))
+    # The second record is another one than before, the fourth is new.
+    assert counters(archive) == {"read": 7, "archived": 5, "duplicates": 2}

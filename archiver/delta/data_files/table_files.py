@@ -27,7 +27,7 @@ from archiver.delta.files import (
     DataFile,
     is_written_by_moirae,
 )
-from archiver.delta.identity import Array, build_entries, fingerprint
+from archiver.delta.identity import Array, build_entries, fingerprint, identify_places
 from archiver.delta.row_ids import RowIds, sum_row_ids
 from archiver.delta.schema import APPEND_COLUMN, EXTRA_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.errors import DataFileDamaged
@@ -244,9 +244,10 @@ class TableFiles:
             return entries[:0]
         redacted = redact_table(rows.filter(pa.array(is_redacted)), self.schema.redactions)
         own = entries[is_redacted]
-        ids, hashes = fingerprint(self.schema, redacted, own["id"].tolist())
+        places = own["id"].tolist()
+        ids, hashes = fingerprint(self.schema, redacted, places)
         if self.schema.is_identified_by_place:
-            ids = own["id"].tolist()
+            ids = identify_places(places, hashes)
         return build_entries(ids, hashes, own["unit"], own["line"])
 
     def _numbers_with_other_redactions(self) -> list[int]:
