@@ -60,7 +60,7 @@ def _redact_lines(schema: StreamSchema, record_format: Format, text: bytes) -> b
             header, records = records[:1], records[1:]
         fields = dialect.names or (csv_fields(header[0], dialect) if header else schema.field_names)
     reading = RecordReading(record_format, None if fields is None else tuple(fields))
-    if header and fields:
+    if header and fields and len(set(fields)) == len(fields):
         names = redact_names(schema, fields)
         if names is not None and list(names) != list(fields):
             header = [write_csv(names, record_format.csv)]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.errors import IncompatibleColumn, SourceDamaged
+from archiver.errors import IncompatibleColumn, InvalidValue, SourceDamaged
 from archiver.formats import (
     COMPRESSION_SUFFIXES,
     JSONL,
@@ -28,7 +28,7 @@ from archiver.ingest.decoding import (
     decode_blocks,
     decode_lines,
     decode_table,
-    parse_csv_header,
+    split_header,
 )
 from archiver.storage import ObjectPath
 from sql.archive import FileVersionRow
@@ -288,8 +288,11 @@ def _renumber(rows: DecodedRows, line_numbers: npt.NDArray[np.int64]) -> Decoded
 
 
 def csv_fields(header: bytes, dialect: CsvDialect = PLAIN_CSV) -> list[str]:
-    """The field names of a CSV header; an empty list if it is invalid."""
+    """The field names of a CSV header, some of which may be equal; none if it is no record.
+
+    Each line is then refused for its header.
+    """
     try:
-        return parse_csv_header(header, dialect)
-    except ValueError:
-        return []  # each line is then refused for its header
+        return split_header(header, dialect)
+    except InvalidValue:
+        return []

@@ -2,7 +2,7 @@
 
 from archiver.ingest.decoding.block_decoder import decode_blocks
 from archiver.ingest.decoding.csv_framing import are_plain_lines, named_delimiter
-from archiver.ingest.decoding.csv_records import parse_csv_header
+from archiver.ingest.decoding.csv_records import parse_csv_header, split_header
 from archiver.ingest.decoding.event_times import parse_iso_time
 from archiver.ingest.decoding.framing import BYTE_ORDER_MARK, Records, RecordSource
 from archiver.ingest.decoding.joined_lines import find_joined_end
@@ -47,6 +47,7 @@ __all__ = [
     "load_json",
     "named_delimiter",
     "parse_csv_header",
+    "split_header",
     "parse_iso_time",
     "parse_records",
     "redact_names",

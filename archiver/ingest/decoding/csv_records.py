@@ -12,9 +12,9 @@ from archiver.ingest.decoding.records import MAX_LINE_BYTES
 # One field may be as long as a record.
 csv.field_size_limit(MAX_LINE_BYTES)
 
-_INVALID_HEADER = (
-    "the header line of the CSV file is invalid: not UTF-8 text, a field name twice, an open "
-    "quote, or text after a quote"
+_UNREADABLE_HEADER = (
+    "the header line of the CSV file is no record: it is not UTF-8 text, or has a quote that is "
+    "not closed or is followed by text"
 )
 # By a part of the message of Python's CSV reader: the fact for the user.
 _CSV_ERRORS = {
@@ -25,15 +25,32 @@ _CSV_ERRORS = {
 
 
 def parse_csv_header(record: bytes, dialect: CsvDialect = PLAIN_CSV) -> list[str]:
-    """The field names in the first record of a CSV file. Raises `ValueError` if it is invalid."""
+    """The field names in the first record of a CSV file. Raises `InvalidValue`."""
+    names = split_header(record, dialect)
+    _verify_names(names)
+    return names
+
+
+def split_header(record: bytes, dialect: CsvDialect) -> list[str]:
+    """The same, of which some may be equal."""
     names: list[str] = []
     for number, field in enumerate(split_csv(decode_utf8(record), dialect), 1):
         name = field.strip()
         # Spreadsheets write empty columns after the last one.
         names.append(name if name or name not in names else f"column {number}")
-    if len(set(names)) != len(names):
-        raise ValueError("duplicate field name in the CSV header")
     return names
+
+
+def _verify_names(names: Sequence[str]) -> None:
+    """Raises `InvalidValue` if the header of a file is invalid."""
+    if not names:
+        raise InvalidValue(_UNREADABLE_HEADER)
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InvalidValue(
+            f"the header of the CSV file has the field {repeated!r} twice: declare `csv: {{names: "
+            "[…]}`, which replace the header"
+        )
 
 
 def csv_parser(
@@ -42,10 +59,11 @@ def csv_parser(
     """Returns the fields of a record; raises `InvalidValue`."""
     width = len(header)
     delimiter = dialect.delimiter
+    is_valid = 0 < len(set(header)) == width
 
     def parse(record: bytes) -> dict[str, Any]:
-        if not width:
-            raise InvalidValue(_INVALID_HEADER)
+        if not is_valid:
+            _verify_names(header)
         text = decode_utf8(record)
         # Splitting is much faster than csv.reader, with the same result for lines without quotes.
         if _has_special_characters(text, dialect):
