@@ -62,8 +62,13 @@ class FieldSummary:
         return self.time is not None and not self.time.units
 
 
-def summarize_fields(records: Sequence[Mapping[str, Any]]) -> list[FieldSummary]:
-    """The fields in the order in which they appear; those of objects by their paths."""
+def summarize_fields(
+    records: Sequence[Mapping[str, Any]], decimal: str = "."
+) -> list[FieldSummary]:
+    """The fields in the order in which they appear; those of objects by their paths.
+
+    `decimal`: the decimal sign of texts.
+    """
     values: dict[str, list[Any]] = {}
     for record in records:
         for name, value in _flatten(record, ""):
@@ -72,8 +77,15 @@ def summarize_fields(records: Sequence[Mapping[str, Any]]) -> list[FieldSummary]
     for name, all_values in values.items():
         present = [value for value in all_values if value is not None]
         if present:
-            summaries.append(_summarize(name, present, len(records)))
+            numbers = present if decimal == "." else _with_points(present, decimal)
+            summaries.append(_summarize(name, numbers, len(records)))
     return summaries
+
+
+def _with_points(values: Sequence[Any], decimal: str) -> Sequence[Any]:
+    """Numbers with a point as decimal sign; other values as they are."""
+    texts = [str(value).replace(decimal, ".", 1) for value in values]
+    return texts if all(map(_NUMBER.fullmatch, texts)) else values
 
 
 def _flatten(record: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -23,6 +23,7 @@ _MIN_SHARE = 0.6  # of the lines that a format must read
 _LINE_FORMATS: tuple[FormatName, ...] = ("combined", "common", "klog", "cri", "syslog")
 _LIST_FIELDS = frozenset({"apiVersion", "kind"})  # of lists of Kubernetes: they tell nothing
 _DELIMITERS = (",", ";", "\t", "|")
+_NUMBER_WITH_SIGN = re.compile(rb'\s*"?[+-]?[0-9]+([.,])[0-9]+"?\s*')
 # Beginnings of log lines: the pattern of the time, and that of the first line of a record.
 _TIME_PATTERNS = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?"
@@ -200,10 +201,19 @@ def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
             options["delimiter"] = delimiter
         if len(rows) < len(lines[:200]):
             options["comment"] = "#"
+        if delimiter != "," and _has_decimal_commas(rows[1:], delimiter):
+            options["decimal"] = ","
         record_format = Format("csv", csv=CsvDialect(**options))
         declared: dict[str, Any] = {"format": "csv"}
         return record_format, {**declared, "csv": options} if options else declared
     return None
+
+
+def _has_decimal_commas(rows: Sequence[bytes], delimiter: str) -> bool:
+    """Whether some cells are numbers with a comma, and none is one with a point."""
+    cells = [cell for row in rows for cell in row.split(delimiter.encode())]
+    numbers = [number[1] for cell in cells if (number := _NUMBER_WITH_SIGN.fullmatch(cell))]
+    return b"," in numbers and b"." not in numbers
 
 
 def _count_delimiters(line: bytes, delimiter: str) -> int:

@@ -52,7 +52,7 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     if not records:
         raise ValueError(f"{paths[0]}: no records that a format could read")
     records = records[: max(_MIN_RECORDS, _MAX_VALUES // (len(records[0]) or 1))]
-    fields = summarize_fields(records)
+    fields = summarize_fields(records, sampled.format.csv.decimal)
     questions = list(sampled.open_questions)
     time = _choose_time(fields)
     time_names = _choose_alternative_times(fields, records) if time is None else [time.name]

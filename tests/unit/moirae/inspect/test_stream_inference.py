@@ -31,6 +31,16 @@ SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
         {"format": "csv", "csv": {"delimiter": ";", "comment": "#"}},
         [],
     ),
+    "decimals.csv": (
+        b"Zeit;Host;Wert\n20.11.2026 11:00:00;a;1,5\n20.11.2026 11:05:00;a;-2,25\n",
+        {"format": "csv", "csv": {"delimiter": ";", "decimal": ","}},
+        ["zone"],
+    ),
+    "points.csv": (
+        b"Zeit;Wert;Wo\n20.11.2026 11:00:00;1.5;46,05\n20.11.2026 11:05:00;2.5;46,05\n",
+        {"format": "csv", "csv": {"delimiter": ";"}},
+        ["zone"],
+    ),
     "spreadsheet.csv": (
         b"Datum;Uhrzeit;Wert\n20.11.2026;11:00:00;7\n20.11.2026;11:05:00;8\n",
         {"format": "csv", "csv": {"delimiter": ";"}},
@@ -178,3 +188,15 @@ def test_a_number_that_differs_in_each_record_is_no_key(tmp_path: Path) -> None:
     rows = [f"2026-11-20T10:00:{number:02}Z,{number},7" for number in range(12)]
     file.write_text("\n".join(["ts,id,v", *rows]) + "\n")
     assert "key" not in propose_stream([file]).declaration
+
+
+def test_columns_with_decimal_commas_are_numbers(tmp_path: Path) -> None:
+    content, _, _ = SAMPLES["decimals.csv"]
+    (tmp_path / "decimals.csv").write_bytes(content)
+    declaration = propose_stream([tmp_path / "decimals.csv"]).declaration
+    columns = declaration["columns"]
+    assert columns == {
+        "ts": {"type": "timestamp", "from": "Zeit"},
+        "Host": "string",
+        "Wert": "double",
+    }
