@@ -22,7 +22,8 @@ _SAMPLE_BYTES = 1 << 20
 _MIN_SHARE = 0.6  # of the lines that a format must read
 _LINE_FORMATS: tuple[FormatName, ...] = ("combined", "common", "klog", "cri", "syslog")
 _LIST_FIELDS = frozenset({"apiVersion", "kind"})  # of lists of Kubernetes: they tell nothing
-_DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|", " ")
+_MIN_WORDS = 4  # of a line of a table that blanks divide
 _NUMBER_WITH_SIGN = re.compile(rb'\s*"?[+-]?[0-9]+([.,])[0-9]+"?\s*')
 # Beginnings of log lines: the pattern of the time, and that of the first line of a record.
 _TIME_PATTERNS = (
@@ -196,6 +197,8 @@ def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
             continue
         if any(re.fullmatch(rb'"?[0-9.:-]+"?', cell) for cell in rows[0].split(delimiter.encode())):
             continue  # no header
+        if delimiter == " " and not _is_table_of_words(rows):
+            continue
         options: dict[str, Any] = {}
         if delimiter != ",":
             options["delimiter"] = delimiter
@@ -207,6 +210,17 @@ def _infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
         declared: dict[str, Any] = {"format": "csv"}
         return record_format, {**declared, "csv": options} if options else declared
     return None
+
+
+def _is_table_of_words(rows: Sequence[bytes]) -> bool:
+    """Whether a header of different names is above lines of as many words, as no text has it."""
+    names = rows[0].split(b" ")
+    is_header = all(re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_.-]*", name) for name in names)
+    return (
+        is_header
+        and len(set(names)) == len(names) >= _MIN_WORDS
+        and all(len(row.split()) == row.count(b" ") + 1 == len(names) for row in rows[1:])
+    )
 
 
 def _has_decimal_commas(rows: Sequence[bytes], delimiter: str) -> bool:

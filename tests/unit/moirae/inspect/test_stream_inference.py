@@ -41,6 +41,13 @@ SAMPLES: dict[str, tuple[bytes, dict[str, Any], list[str]]] = {
         {"format": "csv", "csv": {"delimiter": ";"}},
         ["zone"],
     ),
+    "flows.log": (
+        b"version srcaddr dstaddr bytes start end action\n"
+        b"2 192.0.2.1 192.0.2.9 4249 1795168800 1795168860 ACCEPT\n"
+        b"2 192.0.2.1 192.0.2.7 52 1795168801 1795168861 REJECT\n",
+        {"format": "csv", "csv": {"delimiter": " "}},
+        [],
+    ),
     "spreadsheet.csv": (
         b"Datum;Uhrzeit;Wert\n20.11.2026;11:00:00;7\n20.11.2026;11:05:00;8\n",
         {"format": "csv", "csv": {"delimiter": ";"}},
