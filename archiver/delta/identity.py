@@ -140,7 +140,7 @@ def build_entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -
     return entries
 
 
-def _digests(contents: list[bytes], size: int) -> list[bytes]:
+def _digests(contents: Sequence[bytes], size: int) -> list[bytes]:
     return [blake2b(content, digest_size=size).digest() for content in contents]
 
 
