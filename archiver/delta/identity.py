@@ -57,15 +57,15 @@ def fingerprint(
     return _digests(identities, _ID_BYTES), hashes
 
 
-def identify_places(places: Sequence[bytes], hashes: Array) -> list[bytes]:
+def identify_places(place_ids: Sequence[bytes], hashes: Array) -> list[bytes]:
     """The identities of rows at some places, by their content.
 
-    `places`: identities of rows there, or what these begin with.
+    `place_ids`: identities of rows there, or what these begin with.
     """
     contents = hashes.tobytes()
     return [
-        place[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0") + contents[start : start + _HASH_BYTES]
-        for place, start in zip(places, range(0, len(contents), _HASH_BYTES), strict=True)
+        place_id[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0") + contents[start : start + _HASH_BYTES]
+        for place_id, start in zip(place_ids, range(0, len(contents), _HASH_BYTES), strict=True)
     ]
 
 

@@ -244,10 +244,10 @@ class TableFiles:
             return entries[:0]
         redacted = redact_table(rows.filter(pa.array(is_redacted)), self.schema.redactions)
         own = entries[is_redacted]
-        places = own["id"].tolist()
-        ids, hashes = fingerprint(self.schema, redacted, places)
+        place_ids = own["id"].tolist()
+        ids, hashes = fingerprint(self.schema, redacted, place_ids)
         if self.schema.is_identified_by_place:
-            ids = identify_places(places, hashes)
+            ids = identify_places(place_ids, hashes)
         return build_entries(ids, hashes, own["unit"], own["line"])
 
     def _numbers_with_other_redactions(self) -> list[int]:

@@ -47,10 +47,7 @@ def _verify_names(names: Sequence[str]) -> None:
         raise InvalidValue(_UNREADABLE_HEADER)
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise InvalidValue(
-            f"the header of the CSV file has the field {repeated!r} twice: declare `csv: {{names: "
-            "[…]}`, which replace the header"
-        )
+        raise InvalidValue(f"the header of the CSV file has the field {repeated!r} twice")
 
 
 def csv_parser(
