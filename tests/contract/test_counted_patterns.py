@@ -259,6 +259,12 @@ def test_pattern_that_backtracks_for_minutes_is_stopped(
         spark.sql(f"SELECT {expression} FROM {{t}}", t=table).collect()
 
 
+def test_pattern_of_lines_is_named_in_one_line(spark: SparkSession) -> None:
+    table = spark.createDataFrame([("x" * 3000, "(x+x+)+\n\ry")], "v string, p string")
+    with pytest.raises(_ERRORS, match=r"\(x\+x\+\)\+\\n\\ry needs more than"):
+        spark.sql("SELECT v RLIKE p FROM {t}", t=table).collect()
+
+
 def test_search_for_text_between_any_texts_takes_linear_time(spark: SparkSession) -> None:
     value = "ab" * 500_000
     table = spark.createDataFrame([(value,)], "v string")

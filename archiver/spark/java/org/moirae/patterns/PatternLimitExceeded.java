@@ -11,7 +11,9 @@ public final class PatternLimitExceeded extends RuntimeException {
             shorten(pattern), limit, length));
   }
 
-  private static String shorten(String pattern) {
+  /** One line: readers of errors look for the message in a line. */
+  private static String shorten(String regex) {
+    String pattern = regex.replace("\r", "\\r").replace("\n", "\\n");
     if (pattern.length() <= MAX_PATTERN_LENGTH) {
       return pattern;
     }
