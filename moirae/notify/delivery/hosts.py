@@ -22,6 +22,7 @@ _METADATA = frozenset(
     )
 )
 _NAT64 = ip_network("64:ff9b::/96")
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")  # of a network's own gateway
 _COMPATIBLE = ip_network("::/96")
 
 
@@ -75,7 +76,11 @@ def _unwrap(address: Address) -> Address:
     """An IPv4 address that is written as an IPv6 address."""
     if not isinstance(address, IPv6Address):
         return address
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+    if (
+        address in _NAT64
+        or address in _LOCAL_NAT64
+        or (address in _COMPATIBLE and int(address) > 1)
+    ):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     embedded = address.ipv4_mapped or address.sixtofour
     if embedded is None and address.teredo is not None:

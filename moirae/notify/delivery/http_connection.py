@@ -11,6 +11,7 @@ from moirae.errors import DeliveryFailed
 
 _MAX_READ = 16 << 10  # bytes that are read at once
 _MAX_HEAD = 64 << 10  # bytes of an answer before its body
+_MAX_OVERHEAD = 8  # bytes that are read for a byte of the body: chunks may be as short
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class HttpConnection:
                 break
             size += len(received)
             self._feed(received)
-            if not self._status and size > _MAX_HEAD:
-                break
+            if size > _MAX_HEAD + (_MAX_OVERHEAD * max_answer if self._status else 0):
+                break  # a head, chunks or trailers without end
         if not self._status:
             raise HttpParserError("the answer is cut off, or its head is too long")
         return Answer(self._status, self._headers, self._body)

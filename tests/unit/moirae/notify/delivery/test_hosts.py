@@ -18,6 +18,8 @@ from moirae.notify.delivery import HostPolicy
         (None, "h", "::169.254.169.254", False),
         (None, "h", "64:ff9b::a9fe:a9fe", False),
         (None, "h", "64:ff9b::a00:1", True),
+        (None, "h", "64:ff9b:1::a9fe:a9fe", False),
+        (None, "h", "64:ff9b:1::a00:1", True),
         (None, "h", "2002:a9fe:a9fe::1", False),
         (None, "h", "2001:0:1:1:0:0:5601:5601", False),
         (None, "h", "::1", True),

@@ -1,7 +1,9 @@
 """Requests and answers of HTTP/1.1 over a socket."""
 
 import socket
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from httptools import HttpParserError
@@ -79,6 +81,29 @@ def test_no_more_is_read_of_a_body_than_asked_for() -> None:
 def test_answer_that_is_no_http_or_cut_off_is_an_error(parts: Sequence[bytes]) -> None:
     with pytest.raises(HttpParserError):
         exchange(parts, is_closed=True)
+
+
+def test_trailers_without_end_are_left() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n0\r\n"
+    client, peer = socket.socketpair()
+    sent = 0
+
+    def send_trailers() -> None:
+        nonlocal sent
+        with peer, suppress(OSError):
+            peer.sendall(head)
+            for number in range(20_000):
+                sent += peer.send(b"X-%d: %s\r\n" % (number, b"y" * 1000))
+
+    sender = threading.Thread(target=send_trailers)
+    sender.start()
+    connection = HttpConnection(client)
+    answer = connection.exchange(b"POST / HTTP/1.1\r\n\r\n", b"{}", 100)
+    connection.close()
+    sender.join()
+    assert (answer.status, answer.body) == (200, b"o")
+    assert not connection.is_reusable
+    assert sent < 2_000_000
 
 
 def test_requests_follow_each_other_on_a_connection() -> None:
