@@ -2,7 +2,7 @@
 
 import re
 from calendar import monthrange
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -131,12 +131,15 @@ class TimeInterval(ConfigModel):
         return value
 
     @cached_property
-    def _zone(self) -> ZoneInfo | None:
-        return None if self.location in (None, "Local") else ZoneInfo(self.location)
+    def _zone(self) -> tzinfo | None:
+        """None: the zone of this machine."""
+        if self.location is None:
+            return UTC
+        return None if self.location == "Local" else ZoneInfo(self.location)
 
     def contains(self, time: datetime) -> bool:
         """Whether a time, with a time zone, is inside."""
-        local = time if self.location is None else time.astimezone(self._zone)
+        local = time.astimezone(self._zone)
         minute = local.hour * 60 + local.minute
         return (
             _is_in_any(minute, [NumberRange(t.start_time, t.end_time - 1) for t in self.times])

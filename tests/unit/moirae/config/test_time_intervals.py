@@ -44,6 +44,30 @@ def test_time_is_inside_if_all_parts_contain_it(interval: dict[str, Any], is_ins
 
 
 @pytest.mark.parametrize(
+    ("time", "is_inside"),
+    [
+        ("2026-03-29T00:30+00:00", False),  # 01:30
+        ("2026-03-29T01:00+00:00", False),  # 03:00: this day has no 02:30
+        ("2026-10-25T00:30+00:00", True),  # 02:30, in summer time
+        ("2026-10-25T01:30+00:00", True),  # 02:30 once more
+        ("2026-10-25T02:00+00:00", False),
+    ],
+)
+def test_hours_of_a_zone_that_are_missing_or_come_twice(time: str, is_inside: bool) -> None:
+    night = {"times": [{"start_time": "02:00", "end_time": "03:00"}], "location": "Europe/Rome"}
+    interval = TimeInterval.model_validate(night)
+    assert interval.contains(datetime.fromisoformat(time)) is is_inside
+
+
+def test_interval_without_a_location_is_of_utc_whatever_the_zone_of_the_time() -> None:
+    interval = TimeInterval.model_validate(
+        {"times": [{"start_time": "09:00", "end_time": "10:00"}]}
+    )
+    assert interval.contains(datetime.fromisoformat("2026-01-01T11:30+02:00"))
+    assert not interval.contains(datetime.fromisoformat("2026-01-01T09:30+02:00"))
+
+
+@pytest.mark.parametrize(
     "interval",
     [
         {"times": [{"start_time": "17:00", "end_time": "09:00"}]},
