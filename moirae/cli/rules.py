@@ -57,7 +57,7 @@ _EXIT_WARNINGS = 3
 _EXIT_CHANGES = 3
 
 # Keys of an explanation whose values are durations in seconds.
-_SHOWN_ALIKE = 3  # notes of one text
+_SHOWN_ALIKE = 3  # warnings or notes of one text
 _DURATION_KEYS = frozenset({"reach", "lag", "before", "after", "within", "delay"})
 # Engines of an explanation as the table names them.
 _ENGINE_NAMES = {
@@ -113,9 +113,9 @@ def check(
         notes = list(map(asdict, result.notes))
         print_json({"rules": result.rules, "problems": rows, "notes": notes})
     else:
-        print_warnings(messages)
+        print_warnings(fold_alike(messages))
         if not has_errors:
-            print_warnings(fold_notes(result.notes))
+            print_warnings(fold_alike(result.notes))
             counts = [(len(messages), "warning"), (len(result.notes), "note")]
             texts = [format_count(count, noun) for count, noun in counts if count]
             print(", ".join([f"{format_count(result.rules, 'rule')} OK", *texts]))
@@ -283,17 +283,21 @@ def format_explanation(explanation: Mapping[str, Any]) -> dict[str, Any]:
     return formatted
 
 
-def fold_notes(notes: Iterable[Problem]) -> Iterator[Problem | str]:
-    """The first notes of each text, then how many other rules have it."""
-    notes_by_text: dict[str, list[Problem]] = {}
-    for note in notes:
-        _, _, text = note.message.partition(": ")  # after the rule's name
-        notes_by_text.setdefault(text, []).append(note)
-    for text, alike in notes_by_text.items():
+def fold_alike(problems: Iterable[Problem]) -> Iterator[Problem | str]:
+    """All errors; of warnings and notes the first of each text, then how many rules have it, too."""
+    problems_by_text: dict[str, list[Problem]] = {}
+    for problem in problems:
+        _, _, text = problem.message.partition(": ")  # after the rule's name
+        problems_by_text.setdefault(f"{problem.severity}:{text}", []).append(problem)
+    for alike in problems_by_text.values():
+        first = alike[0]
+        if first.severity == "error" or len(alike) <= _SHOWN_ALIKE:
+            yield from alike
+            continue
         yield from alike[:_SHOWN_ALIKE]
-        if len(alike) > _SHOWN_ALIKE:
-            remaining = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
-            yield f"note: {remaining}: {text}; -o json lists them"
+        remaining = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
+        _, _, text = first.message.partition(": ")
+        yield f"{first.severity}: {remaining}: {text}; -o json lists them"
 
 
 def _format_durations(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Explanations of rules, and notes about them, on the command line."""
+"""Explanations of rules, and warnings and notes about them, on the command line."""
 
-from moirae.cli.rules import fold_notes, format_explanation
+from moirae.cli.rules import fold_alike, format_explanation
 from moirae.errors import Problem
 
 
@@ -37,7 +37,12 @@ def test_notes_of_one_text_are_counted_after_the_first() -> None:
         for line in range(1, 1_206)
     ]
     other = Problem("rules.yaml", 9, 3, "site/r9: no severity", "note")
-    *shown, count, last = fold_notes([*alike, other])
+    *shown, count, last = fold_alike([*alike, other])
     assert shown == alike[:3]
     assert count == "note: 1,202 more rules: no annotation runbook_url; -o json lists them"
     assert last == other
+
+
+def test_errors_are_all_printed() -> None:
+    errors = [Problem("rules.yaml", line, 3, f"site/r{line}: no key") for line in range(1, 30)]
+    assert list(fold_alike(errors)) == errors
