@@ -21,6 +21,7 @@ from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.loss_rates import LossLimits
 from moirae.evaluation.losses import VerdictLosses, store_lost_rows
 from moirae.evaluation.lost_rows import LostRow
+from moirae.evaluation.necessary_scan import NecessaryScan
 from moirae.evaluation.prepared_rules import PreparedRules
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
@@ -42,6 +43,7 @@ __all__ = [
     "LiveStreamRows",
     "LossLimits",
     "LostRow",
+    "NecessaryScan",
     "PastTasks",
     "PreparedRules",
     "RecallAnswers",

@@ -26,10 +26,12 @@ from moirae.evaluation import (
     ExecutorRules,
     IndexedRules,
     LostRow,
+    NecessaryScan,
     PastTasks,
     RecallAnswers,
     RowSource,
     RuleEngine,
+    RuleGroup,
     RuleGrouper,
     SparkRules,
     evaluate_groups,
@@ -127,6 +129,7 @@ class PastFinder:
         self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
         # Jobs of this thread: who runs it may cancel them.
         jobs = SparkJobs(spark.sparkContext)
+        self._necessary = NecessaryScan(reader, jobs.cores)
         self._spark_engine = SparkEngine(lambda: spark, reader, relations.read)
         self._engines = EngineRouter(
             self._spark_engine,
@@ -175,8 +178,11 @@ class PastFinder:
         rule_slice = RuleSlice(tuple(rules), time_range, input_range)
         groups = self._grouper.group(rules)
         sources = {stream: self._rows.find_range(stream, input_range) for stream in shape.streams}
-        if all(group.query is not None for group in groups):
-            sources = {stream: self._load_few(source) for stream, source in sources.items()}
+        if self._choice.allows_duckdb and all(group.query is not None for group in groups):
+            sources = {
+                stream: self._load(groups, stream, source, input_range)
+                for stream, source in sources.items()
+            }
         evaluation = evaluate_groups(
             groups, EvaluationRequest(sources, rule_slice), self._rule_engines
         )
@@ -191,11 +197,22 @@ class PastFinder:
             outcomes[failure.rule] = failure.error
         return outcomes
 
-    def _load_few(self, source: RowSource) -> RowSource:
-        """The rows in memory if they are few and this process may evaluate them."""
-        if not self._choice.allows_duckdb or self._choice.runs_in_tasks(source.count):
+    def _load(
+        self,
+        groups: Sequence[RuleGroup],
+        stream: str,
+        source: RowSource,
+        input_range: TimeRange,
+    ) -> RowSource:
+        """The rows that this process may evaluate in memory: few, or those that plain rules need."""
+        if source.files is None:
             return source
-        return source.load(WIDE_SCAN_ROWS) or source
+        if source.count <= WIDE_SCAN_ROWS and not self._choice.runs_in_tasks(source.count):
+            return source.load(WIDE_SCAN_ROWS) or source
+        if any(len(group.streams) > 1 for group in groups):
+            return source
+        rows = self._necessary.read(groups, stream, input_range, MAX_PAST_EVENT_ROWS)
+        return source if rows is None else source.reduce(rows)
 
     def compute_contexts(
         self, rule: ActiveRule, events: Sequence[Event]

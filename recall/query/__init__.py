@@ -19,7 +19,13 @@ from recall.query.parsing import (
     tables_in,
     tables_used,
 )
-from recall.query.parts import aggregates_of, clauses_of, common_tables, sources_of
+from recall.query.parts import (
+    aggregates_of,
+    clauses_of,
+    common_tables,
+    joins_of,
+    sources_of,
+)
 from recall.query.plain_columns import find_plain_columns
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
@@ -42,6 +48,7 @@ __all__ = [
     "find_plain_columns",
     "find_tables_reached",
     "infer_shape",
+    "joins_of",
     "order_columns",
     "parse",
     "read_query",

@@ -83,6 +83,10 @@ def test_past_in_tasks_is_that_of_one_statement(world: tuple[World, Settings]) -
             found, tasks = find(archive, settings, rule, "spark")
             assert found == expected != []
             assert (tasks > 0, local_tasks) == (IN_TASKS[rule.name], 0), rule.name
+            scanned, scan_tasks = find(archive, settings, rule, "auto")
+            assert scanned == expected
+            # A scan of the files finds what is necessary, if the rule has a condition on rows.
+            assert (scan_tasks == 0) == (" WHERE " in rule.spec.expr), rule.name
 
 
 @pytest.mark.slow

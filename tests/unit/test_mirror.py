@@ -37,6 +37,7 @@ MODULES_BY_TEST = {
         moirae.services.operations.backtests moirae.services.operations.drafts
         sql.rules.backtests""",
     "integration/test_tuning.py": "moirae.backtest.tuning.variants",
+    "unit/moirae/evaluation/test_necessary_rows.py": "moirae.evaluation.necessary_scan",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "property/test_why_is_live.py": """
