@@ -113,10 +113,10 @@ def _without_qualifiers(part: exp.Expr) -> exp.Expr:
 def _weaken(alternatives: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
     """The weakest of comparisons of one value with numbers; other alternatives as they are."""
     comparisons = list(map(_read_comparison, alternatives))
-    (first, *others) = comparisons
-    if first is None or not others:
+    first = comparisons[0]
+    if first is None or len(alternatives) == 1:
         return alternatives
-    if any(other is None or other[:2] != first[:2] for other in others):
+    if any(item is None or item[:2] != first[:2] for item in comparisons):
         return alternatives
     _, choose = _ORDERS[first[0]]
     numbers = [item[2] for item in comparisons if item is not None]
