@@ -13,7 +13,7 @@ from moirae.evaluation.plan import input_view
 from moirae.evaluation.rule_groups import RuleGroup
 from recall.engines import LruCache
 from recall.errors import MemoryExceeded, SparkRequired
-from recall.statements import DuckDBStatements, Statement, scan_files
+from recall.statements import DuckDBStatements, Statement, select_range
 
 _MAX_GROUP_SETS = 64  # sets of groups of which it is known what they need
 
@@ -55,26 +55,11 @@ class NecessaryScan:
         if snapshot.rows or not files:
             return None
         columns = dict.fromkeys([*needed.columns, schema.time])
-        text = (
-            f"SELECT {', '.join(map(_quote, columns))} "
-            f"FROM {scan_files(replace(snapshot, files=files))} AS {_quote(input_view(stream))} "
-            f"WHERE NOT _late{_write_bounds(schema.time, time_range)} AND ({needed.condition}) "
-            f"LIMIT {max_rows + 1}"
-        )
+        own = replace(snapshot, files=files)
+        text = select_range(own, columns, time_range, input_view(stream))
+        text += f" AND ({needed.condition}) LIMIT {max_rows + 1}"
         try:
             rows = self._duckdb.run(Statement(text))
         except (SparkRequired, MemoryExceeded):
             return None
         return rows if len(rows) <= max_rows else None
-
-
-def _write_bounds(time: str, time_range: TimeRange) -> str:
-    text = ""
-    for bound, comparison in ((time_range.start, ">="), (time_range.end, "<")):
-        if bound is not None:
-            text += f" AND {_quote(time)} {comparison} make_timestamptz({bound})"
-    return text
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -18,7 +18,7 @@ from recall.engines.error_summary import find_pattern_limit, summarize_error
 from recall.engines.lru_cache import LruCache
 from recall.engines.spark import FilterResult, RowFilters, SparkEngine, SparkStatements
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
-from recall.statements import Statement, scan_files
+from recall.statements import Statement, scan_files, select_range
 
 __all__ = [
     "AnswerRows",
@@ -39,6 +39,7 @@ __all__ = [
     "find_pattern_limit",
     "merge_partials",
     "scan_files",
+    "select_range",
     "summarize_error",
     "to_json_value",
 ]

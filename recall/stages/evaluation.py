@@ -25,7 +25,7 @@ from recall.engines import (
     SparkStatements,
     Statement,
     evaluate_condition,
-    scan_files,
+    select_range,
     to_json_value,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
@@ -109,12 +109,7 @@ class LiveRows:
         for rows in snapshot.rows:
             parts.append(rows.filter(pc.invert(rows["_late"])).select(columns))
         if snapshot.files:
-            names = ", ".join(map('"{}"'.format, columns))
-            text = f"SELECT {names} FROM {scan_files(snapshot)} WHERE NOT _late"
-            for operator, bound in ((">=", time_range.start), ("<", time_range.end)):
-                if bound is not None:
-                    text += f' AND "{schema.time}" {operator} make_timestamptz({bound})'
-            parts.append(duckdb.run(Statement(text)))
+            parts.append(duckdb.run(Statement(select_range(snapshot, columns, time_range))))
         casted = [part.cast(parts[0].schema) for part in parts]
         table = pa.concat_tables(casted).combine_chunks()
         is_inside = time_range.mask(micros_column(table, schema.time))

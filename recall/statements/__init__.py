@@ -11,7 +11,7 @@ from recall.statements.file_rows import (
     FileRows,
     divide_files,
 )
-from recall.statements.file_scan import scan_files
+from recall.statements.file_scan import scan_files, select_range
 from recall.statements.part_task import (
     PartJob,
     PartOutcome,
@@ -38,4 +38,5 @@ __all__ = [
     "divide_files",
     "run_on_part",
     "scan_files",
+    "select_range",
 ]

@@ -1,9 +1,11 @@
 """SQL of DuckDB that reads the files of a snapshot, with the columns as they are declared."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from archiver.read import StreamSnapshot
+    from archiver.time_range import TimeRange
 
 _DUCKDB_TYPES = {
     "string": "VARCHAR",
@@ -41,6 +43,23 @@ def scan_files(snapshot: "StreamSnapshot") -> str:
         stored_name = snapshot.rewritten[name].name if name in snapshot.rewritten else name
         names.append(f'CAST("{stored_name}" AS {_DUCKDB_TYPES[type_name]}) AS "{name}"')
     return f"(SELECT {', '.join(names)} FROM {source})"
+
+
+def select_range(
+    snapshot: "StreamSnapshot", columns: Iterable[str], time_range: "TimeRange", table: str = "scan"
+) -> str:
+    """A query of the rows in files that were not late, within a range; a condition may follow.
+
+    `table`: what the condition calls the rows.
+    """
+    assert snapshot.table is not None
+    names = ", ".join(map('"{}"'.format, columns))
+    text = f'SELECT {names} FROM {scan_files(snapshot)} AS "{table}" WHERE NOT _late'
+    time = snapshot.table.schema.time
+    for comparison, bound in ((">=", time_range.start), ("<", time_range.end)):
+        if bound is not None:
+            text += f' AND "{time}" {comparison} make_timestamptz({bound})'
+    return text
 
 
 def _string_literal(value: str) -> str:
