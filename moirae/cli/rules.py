@@ -285,19 +285,16 @@ def format_explanation(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 def fold_alike(problems: Iterable[Problem]) -> Iterator[Problem | str]:
     """All errors; of warnings and notes the first of each text, then how many rules have it, too."""
-    problems_by_text: dict[str, list[Problem]] = {}
+    problems_by_text: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         _, _, text = problem.message.partition(": ")  # after the rule's name
-        problems_by_text.setdefault(f"{problem.severity}:{text}", []).append(problem)
-    for alike in problems_by_text.values():
-        first = alike[0]
-        if first.severity == "error" or len(alike) <= _SHOWN_ALIKE:
-            yield from alike
-            continue
-        yield from alike[:_SHOWN_ALIKE]
-        remaining = format_count(len(alike) - _SHOWN_ALIKE, "more rule")
-        _, _, text = first.message.partition(": ")
-        yield f"{first.severity}: {remaining}: {text}; -o json lists them"
+        problems_by_text.setdefault((problem.severity, text), []).append(problem)
+    for (severity, text), alike in problems_by_text.items():
+        shown = alike if severity == "error" else alike[:_SHOWN_ALIKE]
+        yield from shown
+        if len(shown) < len(alike):
+            remaining = format_count(len(alike) - len(shown), "more rule")
+            yield f"{severity}: {remaining}: {text}; -o json lists them"
 
 
 def _format_durations(value: Any) -> Any:

@@ -447,8 +447,8 @@ class Detector:
             ):
                 marks = {**end_marks, **dict.fromkeys((stream.name for stream in streams), end)}
                 parts = [((rule,), _range_to_end(rule, settled_to, marks))]
-                for rule_slice in join_slices(parts):
-                    self._settle_slice_to_end(rule_slice, end)
+                (rule_slice,) = join_slices(parts)
+                self._settle_slice_to_end(rule_slice, end)
                 settled_rules += 1
         self._active_rules.save_progress()
         return len(open_rules) - settled_rules

@@ -44,7 +44,7 @@ groups:
     context:
       busy: {sql: "SELECT metric FROM node WHERE instance = event.instance AND value > 5", within: 1m}
 """
-_PROMETHEUS = """
+_SCRAPING = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s, external_labels: {{site: north}}}}
 rule_files: [rules.yml]
 scrape_configs:
@@ -52,8 +52,13 @@ scrape_configs:
   static_configs: [{{targets: ["127.0.0.1:{exporter}"]}}]
 alerting:
   alertmanagers:
+"""
+_ALERTS_DIRECTLY = """\
   - static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
     authorization: {{credentials_file: token}}
+"""
+_ALERTS_NOTIFIED = """\
+  - static_configs: [{{targets: ["{alertmanager}"]}}]
 """
 _REMOTE_WRITE = """
 remote_write:
@@ -65,20 +70,6 @@ _PROGRAMS = {
     "prometheus": "",
     "prometheus3": "  protobuf_message: io.prometheus.write.v2.Request\n",
 }
-_ALERTING = """
-global: {{scrape_interval: 1s, evaluation_interval: 1s, external_labels: {{site: north}}}}
-rule_files: [rules.yml]
-scrape_configs:
-- job_name: node
-  static_configs: [{{targets: ["127.0.0.1:{exporter}"]}}]
-alerting:
-  alertmanagers:
-  - static_configs: [{{targets: ["{alertmanager}"]}}]
-"""
-_ALSO_DIRECTLY = """
-  - static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
-    authorization: {{credentials_file: token}}
-"""
 _ALERTMANAGER = """
 route: {{receiver: both, group_by: [...], group_wait: 0s, group_interval: 1s}}
 receivers:
@@ -178,7 +169,8 @@ def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> Non
     (root / "moirae.yaml").write_text(_WORKSPACE.format(port=port))
     (root / "rules" / "node.yaml").write_text(_RULES)
     remote_write = _REMOTE_WRITE.format(port=port) + _PROGRAMS[name]
-    configuration = _PROMETHEUS.format(port=port, exporter=exporter_port) + remote_write
+    configuration = _SCRAPING.format(exporter=exporter_port)
+    configuration += _ALERTS_DIRECTLY.format(port=port) + remote_write
     (root / "prometheus.yml").write_text(configuration)
     (root / "rules.yml").write_text(_PROMETHEUS_RULES)
     exporter = ThreadingHTTPServer(("127.0.0.1", exporter_port), _Exporter)
@@ -268,8 +260,9 @@ def test_alerts_through_alertmanager(directly: bool, public_folder: Path) -> Non
         wait_for_workspace(lambda: commands.json("status")["processes"] != [])
         with running_alertmanager(notifying, root) as alertmanager:
             target = alertmanager.url.removeprefix("http://")
-            alerting = _ALERTING.format(exporter=exporter.server_port, alertmanager=target)
-            alerting += _ALSO_DIRECTLY.format(port=port) if directly else ""
+            alerting = _SCRAPING.format(exporter=exporter.server_port)
+            alerting += _ALERTS_NOTIFIED.format(alertmanager=target)
+            alerting += _ALERTS_DIRECTLY.format(port=port) if directly else ""
             (root / "prometheus.yml").write_text(alerting)
             with _running(prometheus, root / "prometheus.log") as wait:
                 for number, host in enumerate(hosts, start=1):
