@@ -727,8 +727,11 @@ CREATE TABLE external_alerts (
     posted_at   timestamptz NOT NULL,
     -- For each start that was posted, in microseconds, until when it fires: several servers may post
     -- the same alert, each with a start of its own.
-    ends        jsonb NOT NULL
+    ends        jsonb NOT NULL,
+    -- The latest of these ends; NULL: the alert has ended.
+    open_until  bigint
 );
+CREATE INDEX external_alerts_open ON external_alerts (open_until) WHERE open_until IS NOT NULL;
 -- The event time up to which posts are read: one row.
 CREATE TABLE external_progress (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),

@@ -115,6 +115,7 @@ class ExternalAlerts:
         with self._connection.transaction():
             for row in ended:
                 self._update(row, _to_alert(row), clock, "no_data")
+            self._gateway.close([row.id for row in ended])
 
     def _read_posts(self, rows: pa.Table) -> Iterator[AlertPost]:
         """The posts in rows of the stream."""
@@ -177,17 +178,19 @@ class ExternalAlerts:
         for changed in recorded.values():
             if changed.row is not None:
                 self._update(changed.row, changed.alert, clock, "ended")
-        self._gateway.put(
-            [
+        newest = []
+        for changed in recorded.values():
+            alert = changed.alert
+            newest.append(
                 NewestPostRow(
-                    changed.id,
-                    fingerprints[changed.id],
-                    from_micros(changed.alert.posted),
-                    {str(start): end for start, end in changed.alert.ends.items()},
+                    alert_id=changed.id,
+                    fingerprint=fingerprints[changed.id],
+                    posted_at=from_micros(alert.posted),
+                    ends={str(start): end for start, end in alert.ends.items()},
+                    open_until=alert.fires_until if _find_end(alert, clock) is None else None,
                 )
-                for changed in recorded.values()
-            ]
-        )
+            )
+        self._gateway.put(newest)
 
     def _add(self, rule: ActiveRule, new: Sequence[_RecordedAlert], clock: Micros) -> None:
         event_rows: list[NewEventRow] = []

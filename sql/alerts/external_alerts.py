@@ -31,12 +31,16 @@ class ExternalAlertRow:
 
 @dataclass(frozen=True, slots=True)
 class NewestPostRow:
-    """The newest post of an alert. `ends`: see `ExternalAlertRow`."""
+    """The newest post of an alert. `ends`: see `ExternalAlertRow`.
+
+    `open_until`: the latest of them, in microseconds; None: the alert has ended.
+    """
 
     alert_id: UUID
     fingerprint: str
     posted_at: datetime
     ends: Mapping[str, int]
+    open_until: int | None
 
     def to_json(self) -> dict[str, Any]:
         """The columns for the statement that stores them."""
@@ -45,6 +49,7 @@ class NewestPostRow:
             "fingerprint": self.fingerprint,
             "posted_at": self.posted_at,
             "ends": self.ends,
+            "open_until": self.open_until,
         }
 
 
@@ -57,6 +62,10 @@ class ExternalAlertGateway(Gateway):
         """The rules of those of the names that have one."""
         return self._pairs("list_rules", names=list(names))
 
+    def list_applied(self, rules: Collection[str]) -> list[str]:
+        """Those of some names of rules that are applied."""
+        return self._column("list_applied", rules=list(rules))
+
     def count_rules(self, other: str) -> int:
         """The number of rules of names, without the rule `other`."""
         return int(self._value("count_rules", other=other))
@@ -66,7 +75,7 @@ class ExternalAlertGateway(Gateway):
         return int(self._value("count_names"))
 
     def put_rule(self, alertname: str, rule: str) -> None:
-        """Store the rule of a name, unless it has one."""
+        """Store the rule of a name."""
         self._execute("put_rule", alertname=alertname, rule=rule)
 
     def list_latest(self, rule: str, fingerprints: Collection[str]) -> list[ExternalAlertRow]:
@@ -83,6 +92,10 @@ class ExternalAlertGateway(Gateway):
     def put(self, rows: Sequence[NewestPostRow]) -> None:
         """Store the newest posts of alerts."""
         self._execute_rows("put", [row.to_json() for row in rows])
+
+    def close(self, alerts: Collection[UUID]) -> None:
+        """Record that alerts have ended."""
+        self._execute("close", alerts=list(alerts))
 
     def update_alert(
         self,

@@ -1,5 +1,6 @@
 """Posted alerts in the database: their rules, events, alerts and ends."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,10 @@ from archiver.times import to_micros
 from moirae.config import EXTERNAL_ALERTS, stream_schema
 from moirae.config.external_alerts import external_alerts_stream
 from moirae.config.settings import Settings
-from moirae.deployments import ExternalRules, RuleRegistry
+from moirae.deployments import ExternalRules, RuleRegistry, external_rules
 from moirae.evaluation.plan import ActiveRule
 from moirae.live.external_alerts import ExternalAlerts
+from moirae.rules import make_external_definition
 from moirae.runtime import connect_database
 from moirae.server.protocols.alerts import convert_alerts
 from tests.property.world import workspace
@@ -197,6 +199,40 @@ def test_limit_of_zero_leaves_one_rule(receiver: Receiver) -> None:
     receiver = Receiver(receiver.settings, receiver.connection, limit=0)
     receiver.post(10, {**UP, "starts": 5}, {"alertname": "other", "instance": "b", "starts": 5})
     assert len(receiver.show("external/other")) == 2
+
+
+def test_rule_that_a_file_declares_takes_its_alerts_beyond_the_limit(receiver: Receiver) -> None:
+    receiver = Receiver(receiver.settings, receiver.connection, limit=0)
+    receiver.post(10, {**UP, "starts": 5, "ends": 250})
+    RuleRegistry(receiver.connection).apply([make_external_definition("Up")])
+    receiver.reload()
+    receiver.post(20, {**UP, "instance": "b", "starts": 15})
+    receiver.post(30, {"alertname": "Down", "instance": "b", "starts": 15})
+    assert [row[0] for row in receiver.show("external/Up")] == ["b"]
+    assert [row[0] for row in receiver.show("external/other")] == ["a", "b"]
+
+
+def test_rules_stay_within_the_limit_when_no_more_names_are_stored(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_rules, "_MAX_STORED_NAMES", 4)
+    names = [f"N{number}" for number in range(9)]
+    receiver.post(10, *({"alertname": name, "starts": 5} for name in names))
+    raised = Receiver(receiver.settings, receiver.connection, limit=100)
+    raised.post(20, *({"alertname": name, "starts": 15} for name in [*names, "New"]))
+    rules = RuleRegistry(receiver.connection).desired_rules()
+    assert len(rules) == 4
+    assert receiver.count("external_rules") == 4
+
+
+def test_name_may_be_long(receiver: Receiver) -> None:
+    # Not compressible: an index takes 2.7 kB of a text.
+    long = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(200))
+    receiver.post(10, {"alertname": long, "starts": 5}, {"alertname": long[:-1], "starts": 5})
+    receiver.post(20, {"alertname": long, "starts": 15})
+    rules = [rule.name for rule in RuleRegistry(receiver.connection).desired_rules()]
+    assert len(rules) == 2
+    assert [len(receiver.show(rule)) for rule in rules] == [1, 1]
 
 
 def test_known_names_start_no_rules(receiver: Receiver) -> None:
