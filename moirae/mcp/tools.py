@@ -137,11 +137,13 @@ def ask_history(
     since: str | None = None,
     limit: int = 50,
     wait: float = 15.0,
+    cursor: str | None = None,
 ) -> Page:
     """Ask a question about the history in SQL (Spark's dialect, one SELECT over streams, relations
     and derived streams). It is read newest first: an answer whose `final` is false covers a part of
     the history, as `coverage` says; call again with `query` for the rest. `since`: how far back,
-    such as `7d`. `limit`: rows. `wait`: seconds.
+    such as `7d`. `limit`: rows. `wait`: seconds. `cursor`: `next` of the previous answer, with its
+    `query`, for further rows.
     """
     if (sql is None) == (query is None):
         raise MoiraeError("write either `sql`, or `query` of the previous answer")
@@ -172,10 +174,7 @@ def ask_history(
             head |= {"final": revision.final, "coverage": revision.coverage}
             if revision.estimates:
                 head["estimates"] = revision.estimates
-    page = make_page(head, [Part("rows", row) for row in rows])
-    page["rows_left_out"] = 0 if page["next"] is None else len(rows) - int(page["next"])
-    del page["next"]
-    return {"rows": [], **page}
+    return {"rows": [], **make_page(head, [Part("rows", row) for row in rows], cursor)}
 
 
 def _parse_id(text: str) -> UUID:

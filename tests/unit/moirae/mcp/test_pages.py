@@ -57,6 +57,15 @@ def test_long_texts_and_lists_say_what_was_left_out() -> None:
     assert note["rows"][-1] == "… (500 items)"
 
 
+@pytest.mark.parametrize("text", range(1, 40))
+def test_cursor_and_what_a_tool_adds_fit_too(text: int) -> None:
+    """Whatever the length of the parts, there is room for what is known last."""
+    parts = [Part("items", "x" * text)] * 5_000
+    page = make_page({"id": "x"}, parts, "999")
+    size = len(orjson.dumps(page | {"next": None}))
+    assert MAX_BYTES - 300 < size <= MAX_BYTES - 200
+
+
 @pytest.mark.parametrize("cursor", ["-1", "x", "99", "１", ""])
 def test_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(UsageError, match="cursor"):
