@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import hypothesis
 import pytest
 import schemathesis
 from schemathesis.specs.openapi.checks import (
@@ -12,6 +11,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.api_data import RULES, WORKSPACE, fill
+from tests.described_requests import find_failures
 from tests.served import Served, serve
 
 pytestmark = pytest.mark.slow
@@ -59,42 +59,13 @@ def api_schema(served: Served) -> schemathesis.BaseSchema:
     return schema
 
 
-def _failures(
-    schema: schemathesis.BaseSchema, served: Served, *, max_examples: int, min_routes: int
-) -> dict[str, BaseException]:
-    """What was wrong with the answers of each route. `max_examples`: requests to a route."""
-    operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) >= min_routes
-    headers = {"Authorization": f"Bearer {served.tokens['admin']}"}
-    failures: dict[str, BaseException] = {}
-    for operation in operations:
-
-        @hypothesis.given(case=operation.as_strategy())
-        @hypothesis.settings(
-            max_examples=max_examples,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
-        def answers_as_described(case: schemathesis.Case) -> None:
-            case.call_and_validate(base_url=served.url, headers=headers, checks=CHECKS, timeout=180)
-
-        try:
-            answers_as_described()
-        except BaseExceptionGroup as group:
-            failures[operation.label] = group.exceptions[0]
-        except Exception as error:
-            failures[operation.label] = error
-    return failures
-
-
 def test_routes_answer_as_described(api_schema: schemathesis.BaseSchema, served: Served) -> None:
     schema = api_schema.exclude(path_regex=IN_CHILD)
-    assert _failures(schema, served, max_examples=60, min_routes=45) == {}
+    assert find_failures(schema, served, CHECKS, role="admin", max_examples=60, min_routes=45) == {}
 
 
 def test_slow_routes_answer_as_described(
     api_schema: schemathesis.BaseSchema, served: Served
 ) -> None:
     schema = api_schema.include(path_regex=IN_CHILD)
-    assert _failures(schema, served, max_examples=4, min_routes=5) == {}
+    assert find_failures(schema, served, CHECKS, role="admin", max_examples=4, min_routes=5) == {}

@@ -1,5 +1,6 @@
-"""Real senders: rsyslog over TCP and TLS, and the OpenTelemetry Collector, with files and metrics of a
-machine, by OTLP and by remote write. What they had is there once, also if the server is killed meanwhile.
+"""Real senders: rsyslog over TCP and TLS; the OpenTelemetry Collector, with files and metrics of a
+machine, by OTLP and by remote write; Telegraf and the client that Promtail is made of, which push to
+Loki. What they had is there once, also if the server is killed meanwhile.
 """
 
 import os
@@ -94,6 +95,33 @@ service:
       receivers: [host_metrics]
       processors: [batch]
       exporters: [otlp_http, prometheusremotewrite]
+"""
+_LOKI = """
+server: {listen: "127.0.0.1:0"}
+streams:
+  entries:
+    columns: {ts: timestamp, line: string, path: string}
+    time: ts
+    source: {loki: true, match: '{__name="tail"}'}
+  pushed:
+    columns: {ts: timestamp, line: string}
+    time: ts
+    source: {loki: true, match: '{job="app"}'}
+"""
+_TELEGRAF = """
+[agent]
+  interval = "200ms"
+  flush_interval = "200ms"
+  omit_hostname = true
+[[inputs.tail]]
+  files = ["{folder}/app.log"]
+  from_beginning = true
+  data_format = "value"
+  data_type = "string"
+[[outputs.loki]]
+  domain = "{url}"
+  gzip_request = true
+  http_headers = {{"Authorization" = "Bearer {token}"}}
 """
 
 
@@ -201,3 +229,60 @@ def test_collector_sends_a_file_and_metrics(version: int, public_folder: Path) -
     }
     keys = [(row["ts"], *sorted((k, v) for k, v in row.items() if k != "value")) for row in samples]
     assert len(keys) == len(set(map(str, keys))), "a sample was stored twice"
+
+
+def test_telegraf_pushes_a_file_to_loki(public_folder: Path) -> None:
+    program = find_program("telegraf")
+    if program is None:
+        pytest.skip("`make peers` builds Telegraf")
+    folder = public_folder / "loki"
+    folder.mkdir()
+    lines = _write_lines(folder, 0, _LINES)
+
+    def read_lines(served: Served) -> list[str]:
+        return [row["line"] for row in _read_rows(served, "entries")]
+
+    with serve(_LOKI, "groups: []\n") as served:
+        configuration = _TELEGRAF.format(
+            folder=folder, url=served.url, token=served.tokens["source"]
+        )
+        (folder / "telegraf.conf").write_text(configuration)
+        with _running([program, "--config", "telegraf.conf"], folder):
+            wait_until(lambda: len(read_lines(served)) >= _LINES, _TIMEOUT)
+            sent = [f'value="{line}" ' for line in lines]
+            assert sorted(read_lines(served)) == sent
+            assert {row["path"] for row in _read_rows(served, "entries")} == {f"{folder}/app.log"}
+            served.restart()  # kill -9
+            _write_lines(folder, _LINES, _LINES)
+            wait_until(lambda: len(set(read_lines(served))) >= 2 * _LINES, _TIMEOUT)
+        received = read_lines(served)
+    # It sends the lines of an unanswered request again with further ones: other requests.
+    assert len(received) <= 2 * _LINES + _LINES // 2
+
+
+def test_client_of_loki_pushes_lines_once(public_folder: Path) -> None:
+    """Protocol Buffers in a snappy block: what Promtail sends."""
+    program = find_program("lokiclient")
+    if program is None:
+        pytest.skip("`make peers` builds the client")
+    lines = [f"line {number:06d}" for number in range(2 * _LINES)]
+    with serve(_LOKI, "groups: []\n") as served:
+
+        def read_lines() -> list[str]:
+            return [row["line"] for row in _read_rows(served, "pushed")]
+
+        command = [program, f"{served.url}/loki/api/v1/push", served.tokens["source"]]
+        client = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        assert client.stdin is not None
+        try:
+            client.stdin.write("".join(f"{line}\n" for line in lines[:_LINES]))
+            client.stdin.flush()
+            wait_until(lambda: len(read_lines()) >= _LINES, _TIMEOUT)
+            served.restart()  # kill -9
+            client.stdin.write("".join(f"{line}\n" for line in lines[_LINES:]))
+            client.stdin.close()
+            assert client.wait(120) == 0  # it has sent all
+        finally:
+            client.kill()
+            client.wait()
+        assert sorted(read_lines()) == lines

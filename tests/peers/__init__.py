@@ -8,7 +8,7 @@ _FOLDERS = ("usr/bin", "usr/sbin")
 
 
 def find_program(name: str) -> str | None:
-    """The path of `rsyslogd` or `otelcol`; None: it is not there."""
+    """The path of `rsyslogd`, `otelcol`, `telegraf` or `lokiclient`; None: it is not there."""
     for folder in _FOLDERS:
         fetched = FOLDER / folder / name
         if fetched.exists():

@@ -1,5 +1,5 @@
 """`python -m tests.peers.install`: fetch rsyslog, as Debian packages it, and build an OpenTelemetry
-Collector from its Go modules, which takes minutes, for the tests.
+Collector, Telegraf and a client of Loki from their Go modules, which takes minutes, for the tests.
 """
 
 import os
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.peers import FOLDER, find_program
@@ -28,11 +28,24 @@ _COMPONENTS = {
         f"{_CONTRIB}/exporter/prometheusremotewriteexporter",
     ),
 }
+_TELEGRAF = "github.com/influxdata/telegraf/cmd/telegraf@v1.37.2"
+_TELEGRAF_TAGS = "custom,inputs.tail,outputs.loki,parsers.value"
+_LOKI_CLIENT = Path(__file__).with_name("loki_client.go")
+_LOKI_MODULE = """
+module lokiclient
+go 1.21
+require github.com/grafana/loki-client-go v0.0.0-20240913122146-e119d400c3a5
+"""
 
 
 def main() -> int:
     """Install what is missing. Without it, tests that need it are skipped."""
-    return max(_install("rsyslogd", _unpack_packages), _install("otelcol", _build_collector))
+    return max(
+        _install("rsyslogd", _unpack_packages),
+        _install("otelcol", _build_collector),
+        _install("telegraf", _build_telegraf),
+        _install("lokiclient", _build_loki_client),
+    )
 
 
 def _install(program: str, install: Callable[[Path], None]) -> int:
@@ -73,6 +86,29 @@ def _build_collector(folder: Path) -> None:
     ):
         subprocess.run(command, cwd=place, check=True, env=environment)
     shutil.move(built / "otelcol", target / "otelcol")
+
+
+def _build_telegraf(folder: Path) -> None:
+    command = ["go", "install", "-ldflags", "-s -w", "-tags", _TELEGRAF_TAGS, _TELEGRAF]
+    _run_go(folder, "telegraf", [command])
+
+
+def _build_loki_client(folder: Path) -> None:
+    shutil.copy(_LOKI_CLIENT, folder / "main.go")
+    (folder / "go.mod").write_text(_LOKI_MODULE)
+    build = ["go", "build", "-ldflags", "-s -w", "-o", "lokiclient", "."]
+    # Modules that only tests of modules import need not be there.
+    _run_go(folder, "lokiclient", [["go", "mod", "tidy", "-e"], build])
+
+
+def _run_go(folder: Path, program: str, commands: Sequence[Sequence[str]]) -> None:
+    """Run commands of Go that leave a program in the folder."""
+    target = FOLDER / "usr" / "bin"
+    target.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "GOFLAGS": "", "GOBIN": str(folder)}
+    for command in commands:
+        subprocess.run(command, cwd=folder, check=True, env=environment)
+    shutil.move(folder / program, target / program)
 
 
 if __name__ == "__main__":
