@@ -153,8 +153,15 @@ def _describe(
     encodings: tuple[str, ...],
     answers: tuple[str, ...] = ("application/problem+json",),
 ) -> dict[str, Any]:
-    """A route. `bodies`: schemas by media type. `answers`: media types of answers with a body."""
+    """A route. `bodies`: schemas by media type. `answers`: media types of answers with a body, which
+    are errors and all answers of OTLP.
+    """
     content = {media_type: {"schema": {}} for media_type in answers}
+    responses: dict[str, Any] = {}
+    for status in statuses:
+        responses[str(status)] = {"description": ""}
+        if status >= 400 or answers == _OTLP:
+            responses[str(status)]["content"] = content
     return {
         "post": {
             "requestBody": {
@@ -169,9 +176,7 @@ def _describe(
                     "schema": {"enum": list(encodings)},
                 }
             ],
-            "responses": {
-                str(status): {"description": "", "content": content} for status in statuses
-            },
+            "responses": responses,
         }
     }
 
@@ -180,53 +185,61 @@ _REFUSED = (400, 413, 415)
 _PROTOBUF = "application/x-protobuf"
 _V2 = f"{_PROTOBUF};proto=io.prometheus.write.v2.Request"
 _OTLP = (_PROTOBUF, "application/json")
+_PATHS = {
+    "/api/v2/alerts": _describe(
+        {"application/json": {"anyOf": [_ALERTS, {"properties": {"alerts": _ALERTS}}]}},
+        (200, *_REFUSED),
+        ("identity",),
+    ),
+    "/api/v1/write": _describe(
+        {_PROTOBUF: _BINARY, _V2: _BINARY}, (204, *_REFUSED), ("snappy", "gzip")
+    ),
+    "/loki/api/v1/push": _describe(
+        {_PROTOBUF: _BINARY, "application/json": _ENTRIES},
+        (204, *_REFUSED),
+        ("snappy", "identity", "gzip"),
+    ),
+    "/v1/logs": _describe(
+        {
+            _PROTOBUF: _BINARY,
+            "application/json": _export("resourceLogs", "scopeLogs", "logRecords", _RECORD),
+        },
+        (200, *_REFUSED),
+        ("identity", "gzip"),
+        _OTLP,
+    ),
+    "/v1/metrics": _describe(
+        {
+            _PROTOBUF: _BINARY,
+            "application/json": _export("resourceMetrics", "scopeMetrics", "metrics", _METRIC),
+        },
+        (200, *_REFUSED),
+        ("identity", "gzip"),
+        _OTLP,
+    ),
+}
 _DOCUMENT = {
     "openapi": "3.1.0",
     "info": {"title": "Protocols", "version": "1"},
-    "paths": {
-        "/api/v2/alerts": _describe(
-            {"application/json": {"anyOf": [_ALERTS, {"properties": {"alerts": _ALERTS}}]}},
-            (200, *_REFUSED),
-            ("identity",),
-        ),
-        "/api/v1/write": _describe(
-            {_PROTOBUF: _BINARY, _V2: _BINARY}, (204, *_REFUSED), ("snappy", "gzip")
-        ),
-        "/loki/api/v1/push": _describe(
-            {_PROTOBUF: _BINARY, "application/json": _ENTRIES},
-            (204, *_REFUSED),
-            ("snappy", "identity", "gzip"),
-        ),
-        "/v1/logs": _describe(
-            {
-                _PROTOBUF: _BINARY,
-                "application/json": _export("resourceLogs", "scopeLogs", "logRecords", _RECORD),
-            },
-            (200, *_REFUSED),
-            ("identity", "gzip"),
-            _OTLP,
-        ),
-        "/v1/metrics": _describe(
-            {
-                _PROTOBUF: _BINARY,
-                "application/json": _export("resourceMetrics", "scopeMetrics", "metrics", _METRIC),
-            },
-            (200, *_REFUSED),
-            ("identity", "gzip"),
-            _OTLP,
-        ),
-    },
+    "paths": _PATHS,
     "components": {"schemas": {"V": _ANY_VALUE}},
 }
 
 
+_BODIES = [
+    PROTOCOLS[name][1]
+    for name in ("remote write 1.0", "remote write 2.0", "OTLP logs", "OTLP metrics", "Loki")
+]
+
+
 @st.composite
 def _binary_bodies(draw: st.DrawFn) -> bytes:
-    """A body of one of the protocols, perhaps changed at some places and compressed."""
-    body = bytearray(draw(st.sampled_from([body for _, body in PROTOCOLS.values()])))
-    for place, value in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)))):
-        body[place % len(body)] = value
-    body = body[: draw(st.integers(0, 2 * len(body)))]
+    """A body of one of the protocols, perhaps changed at some places, cut, and compressed."""
+    body = bytearray(draw(st.sampled_from(_BODIES)))
+    if draw(st.booleans()):
+        for place, value in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)))):
+            body[place % len(body)] = value
+        body = body[: draw(st.integers(0, 2 * len(body)))]
     if draw(st.booleans()):
         return bytes(pa.Codec("snappy").compress(bytes(body), asbytes=True))
     return bytes(body)
@@ -252,7 +265,24 @@ def test_protocols_take_or_refuse_each_request(
 ) -> None:
     schema = schemathesis.openapi.from_dict(_DOCUMENT)
     checks = [no_server_error, status_code_conformance, content_type_conformance]
+    statuses: dict[str, set[int]] = {path: set() for path in _PATHS}
+
+    def record_status(
+        _: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case
+    ) -> None:
+        statuses[case.path].add(response.status_code)
+
     failures = find_failures(
-        schema, served, checks, role="source", max_examples=_EXAMPLES, min_routes=5, mode=mode
+        schema,
+        served,
+        [record_status, *checks],
+        role="source",
+        max_examples=_EXAMPLES,
+        min_routes=len(_PATHS),
+        mode=mode,
     )
     assert failures == {}
+    for path, seen in statuses.items():
+        assert seen & set(_REFUSED), path
+        if mode is schemathesis.GenerationMode.POSITIVE:
+            assert seen & {200, 204}, path
