@@ -103,7 +103,7 @@ def test_five_rules_of_an_existing_prometheus(public_folder: Path) -> None:
     exporter = ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)
     start_daemon(exporter.serve_forever, "exporter")
     port = find_port()
-    settings, alerting, _, streams, remote_write, external = _read_blocks(port)
+    settings, alerting, _, _, streams, remote_write, external = _read_blocks(port)
     existing, folder = public_folder / "prometheus", public_folder / "moirae"
     existing.mkdir()
     folder.mkdir()

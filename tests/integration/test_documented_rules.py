@@ -84,7 +84,7 @@ EXAMPLES: Mapping[str, Example] = {
     "stages": Example("docs/concepts/revisions.md", 0, GROUP + NODE_BUSY, 4),
     "readme": Example("README.md", 0, GROUP),
     "machine": Example("docs/howto/monitor-a-machine.md", 1),
-    "external": Example("docs/howto/put-behind-prometheus.md", 3),
+    "external": Example("docs/howto/put-behind-prometheus.md", 4),
 }
 
 
