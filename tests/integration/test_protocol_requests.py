@@ -29,7 +29,7 @@ streams:
   entries: {columns: {ts: timestamp, line: string}, time: ts, source: {loki: true}}
 """
 # Requests to a route: the server takes 2,000 batches of a stream that are not archived.
-_EXAMPLES = 300
+_EXAMPLES = 150
 _BINARY = {"type": "string", "format": "binary"}
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _TIME = {"type": "string", "format": "date-time"}
