@@ -88,7 +88,7 @@ MODULES_BY_TEST = {
     "integration/test_lost_records.py": "moirae.services.operations.lost_records",
     "integration/test_mcp.py": """
         moirae.cli.mcp moirae.mcp.alerts moirae.mcp.bridge moirae.mcp.server
-        moirae.mcp.tools moirae.server.routes.mcp""",
+        moirae.server.routes.mcp""",
     "unit/archiver/ingest/decoding/test_registered_messages.py": "archiver.ingest.schema_registry",
     "integration/test_secured_topics.py": "moirae.live.sources.topics.client_settings",
     "integration/test_topics.py": """
