@@ -168,6 +168,90 @@ def test_texts_like_patterns_are_the_same(
     _assert_same_results(spark, plain, expression.format, patterns)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "v LIKE ANY ({})",
+        "v LIKE ALL ({})",
+        "v NOT LIKE ANY ({})",
+        "v NOT LIKE ALL ({})",
+        "v ILIKE ANY ({})",
+        "v ILIKE ALL ({})",
+    ],
+)
+def test_texts_like_several_patterns_are_the_same(
+    spark: SparkSession, plain: SparkSession, expression: str
+) -> None:
+    many = ", ".join(f"'%x%{number}%y%'" for number in range(3_000))
+    lists = [
+        "'%a%b%y%', 'a'",
+        "'%a%b%y%', NULL",
+        "'%', '%a%_%_%'",
+        "'%a%', '%b'",
+        "'%K%日%本%'",
+        many,
+    ]
+    texts = ", ".join(expression.format(patterns) for patterns in lists)
+    _assert_same_rows(spark, plain, f"SELECT v, {texts} FROM {{t}}")
+
+
+def test_maps_of_texts_are_the_same(spark: SparkSession, plain: SparkSession) -> None:
+    texts = ["", "key=value; other=1", "a=1,b=2;c", "aBcA1", "日®=İ,ſ", None]
+    policy = "spark.sql.mapKeyDedupPolicy"
+    for session in (spark, plain):
+        with pytest.raises(PySparkException, match="DUPLICATED_MAP_KEY"):
+            session.sql("SELECT str_to_map('a:1,a:2')").collect()
+        session.conf.set(policy, "LAST_WIN")
+    try:
+        _assert_same_rows(
+            spark,
+            plain,
+            "SELECT v, str_to_map(v) AS a, str_to_map(v, '[;,] *', '=') AS b, str_to_map(v, p, p) AS c, "
+            "str_to_map(v, concat('; ', '*'), '(?i)KEY|=') AS d, str_to_map(v, NULL, '=') AS e, "
+            "str_to_map(v COLLATE UTF8_LCASE, ';|B+c', 'A|=') AS f, str_to_map(left(v, 3), '', '') AS g FROM {t}",
+            [(text, ";|,") for text in texts],
+        )
+    finally:
+        for session in (spark, plain):
+            session.conf.unset(policy)
+
+
+def test_values_of_queries_of_urls_are_the_same(spark: SparkSession, plain: SparkSession) -> None:
+    urls = [
+        "http://h/p?k=1&kk=2&K=",
+        "http://h/p",
+        "http://h?key=日",
+        "mailto:a",
+        "http://h/a b?k=1",
+    ]
+    keys = ["k", "k+", "", "(k)", ".*", "K", "(k"]
+    rows = [(url, key) for url in urls for key in keys[:-1]]
+    sql = (
+        "SELECT try_parse_url(v, 'QUERY', p) AS a, try_parse_url(v, 'HOST', p) AS b, "
+        "try_parse_url(v, 'QUERY', 'k') AS c, parse_url(v, 'PATH', p) AS d, "
+        "try_parse_url(v, 'QUERY', NULL) AS e FROM {t}"
+    )
+    _assert_same_rows(spark, plain, sql, rows)
+    for session in (spark, plain):
+        with pytest.raises(PySparkException, match="INVALID_URL"):
+            session.sql("SELECT parse_url('http://h/a b?k=1', 'QUERY', 'k')").collect()
+
+
+def _assert_same_rows(
+    spark: SparkSession,
+    plain: SparkSession,
+    sql: str,
+    rows: Sequence[tuple[str | None, str]] = tuple((value, "a") for value in (*_VALUES, None)),
+) -> None:
+    frames = [
+        session.sql(sql, t=session.createDataFrame(rows, "v string, p string"))
+        for session in (spark, plain)
+    ]
+    assert ["counted" in _plan(frame) for frame in frames] == [True, False]
+    results, expected = [frame.collect() for frame in frames]
+    assert results == expected
+
+
 def test_null_stays_null(spark: SparkSession) -> None:
     sql = (
         "SELECT v RLIKE 'a' AS a, regexp_extract(v, 'a', 0) AS b, regexp_replace(v, 'a', 'b') AS c, "
@@ -199,7 +283,10 @@ def test_errors_are_those_of_spark(
     assert messages[0] == messages[1] is not None
 
 
-@pytest.mark.parametrize("expression", ["v RLIKE p", "split(v, p)"])
+@pytest.mark.parametrize(
+    "expression",
+    ["v RLIKE p", "split(v, p)", "str_to_map(v, p)", "parse_url('http://a/?b', 'QUERY', p)"],
+)
 def test_invalid_pattern_of_a_row_is_named(spark: SparkSession, expression: str) -> None:
     """Spark itself throws an error of Java."""
     table = spark.createDataFrame([("a", "(")], "v string, p string")
@@ -246,13 +333,19 @@ _FUNCTIONS = [
         "v LIKE '%x%x%x%x%x%x%x#'",
         "v ILIKE concat('%X%x%x%x%x%x%x', '#')",
         "exists(array(v), e -> e RLIKE p)",
+        "v LIKE ANY ('a', '%x%x%x%x%x%x%x#')",
+        "v NOT LIKE ALL ('a', '%x%x%x%x%x%x%x#')",
+        "str_to_map(v, p, ':')",
+        "str_to_map(v, ',', '(x+x+)+y')",
+        "parse_url('http://a/?' || v, 'QUERY', '(x+x+)+y')",
+        "try_parse_url('http://a/?' || v, 'QUERY', p)",
     ],
 )
 def test_pattern_that_backtracks_for_minutes_is_stopped(
     spark: SparkSession, expression: str
 ) -> None:
     sql = f"SELECT {expression} FROM VALUES (repeat('x', 3000), '(x+x+)+y') AS t(v, p)"
-    with pytest.raises(_ERRORS, match=r"needs more than .* steps for a value of 3,000"):
+    with pytest.raises(_ERRORS, match=r"needs more than .* steps for a value of 3,0"):
         spark.sql(sql).collect()
     table = spark.createDataFrame([("x" * 3000, "(x+x+)+y")], "v string, p string")
     with pytest.raises(_ERRORS, match="needs more than"):

@@ -1,12 +1,19 @@
 package org.moirae.patterns;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ILike;
 import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.LikeAllBase;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.MultiLikeBase;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.ParseUrl;
 import org.apache.spark.sql.catalyst.expressions.RLike;
 import org.apache.spark.sql.catalyst.expressions.RegExpCount;
 import org.apache.spark.sql.catalyst.expressions.RegExpExtract;
@@ -16,11 +23,15 @@ import org.apache.spark.sql.catalyst.expressions.RegExpReplace;
 import org.apache.spark.sql.catalyst.expressions.RegExpSubStr;
 import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
 import org.apache.spark.sql.catalyst.expressions.StringSplit;
+import org.apache.spark.sql.catalyst.expressions.StringToMap;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.util.CollationFactory;
 import org.apache.spark.sql.catalyst.util.CollationSupport;
 import org.apache.spark.sql.types.AbstractDataType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -36,6 +47,7 @@ import scala.runtime.AbstractPartialFunction;
  * before that, and {@link CountedPattern} has no name by which a query could call it.
  */
 final class CountPatternSteps extends Rule<LogicalPlan> {
+  private static final int MAX_FAST_WILDCARDS = 2; // `%` of a pattern that Spark evaluates fast
   private static final PartialFunction<Expression, Expression> REWRITE =
       new AbstractPartialFunction<>() {
         @Override
@@ -63,6 +75,8 @@ final class CountPatternSteps extends Rule<LogicalPlan> {
       return count("isFound", PatternForm.SEARCH, match, match.left(), match.right());
     } else if (expression instanceof Like match) {
       return rewriteLike(match);
+    } else if (expression instanceof MultiLikeBase match) {
+      return rewriteLikes(match);
     } else if (expression instanceof RegExpExtract extract) {
       return count("extract", extract, extract.subject(), extract.regexp(), extract.idx());
     } else if (expression instanceof RegExpExtractAll extract) {
@@ -75,6 +89,10 @@ final class CountPatternSteps extends Rule<LogicalPlan> {
           "replace", replace, replace.subject(), replace.regexp(), replacement, replace.pos());
     } else if (expression instanceof StringSplit split) {
       return count("split", split, split.str(), split.regex(), split.limit());
+    } else if (expression instanceof StringToMap map && hasPatterns(map.text().dataType())) {
+      return count("toMap", map, map.text(), map.pairDelim(), map.keyValueDelim());
+    } else if (expression instanceof ParseUrl parse && parse.children().size() > 2) {
+      return rewriteParseUrl(parse);
     } else if (expression instanceof RegExpCount
         || expression instanceof RegExpSubStr
         || expression instanceof ILike) {
@@ -87,11 +105,58 @@ final class CountPatternSteps extends Rule<LogicalPlan> {
   /** Spark has faster functions for constant patterns with one or two `%`. */
   private static Expression rewriteLike(Like match) {
     String pattern = constantOf(match.right());
-    if (pattern != null && pattern.chars().filter(character -> character == '%').count() <= 2) {
+    if (pattern != null && isFast(pattern)) {
       return null;
     }
     PatternForm form = PatternForm.like(match.escapeChar());
     return count("isLike", form, match, match.left(), match.right());
+  }
+
+  /** Delimiters of `str_to_map` are plain texts where the text has a collation. */
+  private static boolean hasPatterns(DataType type) {
+    return type instanceof StringType text
+        && CollationFactory.fetchCollation(text.collationId()).isUtf8BinaryType;
+  }
+
+  private static boolean isFast(String pattern) {
+    return pattern.chars().filter(character -> character == '%').count() <= MAX_FAST_WILDCARDS;
+  }
+
+  /** LIKE ANY and LIKE ALL: each pattern alone, if any of them is to be counted. */
+  private static Expression rewriteLikes(MultiLikeBase match) {
+    List<UTF8String> patterns = CollectionConverters.asJava(match.patterns());
+    if (patterns.stream().allMatch(pattern -> pattern == null || isFast(pattern.toString()))) {
+      return null;
+    }
+    Expression text = match.child();
+    List<Expression> likes = new ArrayList<>();
+    for (UTF8String pattern : patterns) {
+      Like like = new Like(text, new Literal(pattern, text.dataType()), '\\');
+      Expression counted = pattern == null ? null : rewriteLike(like);
+      Expression condition = counted == null ? like : counted;
+      likes.add(match.isNotSpecified() ? new Not(condition) : condition);
+    }
+    return combine(likes, match instanceof LikeAllBase);
+  }
+
+  /** A balanced tree: Spark walks expressions by recursion, and patterns may be thousands. */
+  private static Expression combine(List<Expression> conditions, boolean isAnd) {
+    if (conditions.size() == 1) {
+      return conditions.get(0);
+    }
+    int middle = conditions.size() / 2;
+    Expression left = combine(conditions.subList(0, middle), isAnd);
+    Expression right = combine(conditions.subList(middle, conditions.size()), isAnd);
+    return isAnd ? new And(left, right) : new Or(left, right);
+  }
+
+  /** `parse_url` with a key, which is a part of a regular expression. */
+  private static Expression rewriteParseUrl(ParseUrl parse) {
+    List<Expression> arguments = new ArrayList<>();
+    arguments.addAll(CollectionConverters.asJava(parse.children()));
+    arguments.add(Literal.create(parse.failOnError(), DataTypes.BooleanType));
+    CountedPattern pattern = new CountedPattern(PatternForm.QUERY_KEY, 0);
+    return invoke(pattern, "queryValue", parse.dataType(), arguments);
   }
 
   private static Expression count(String method, Expression replaced, Expression... arguments) {
@@ -108,13 +173,18 @@ final class CountPatternSteps extends Rule<LogicalPlan> {
       return null; // Spark reports it, also where there are no rows
     }
     int flags = CollationSupport.collationAwareRegexFlags(text.collationId());
-    Literal target =
-        new Literal(new CountedPattern(form, flags), new ObjectType(CountedPattern.class));
-    List<Expression> values = List.of(arguments);
+    CountedPattern pattern = new CountedPattern(form, flags);
+    return invoke(pattern, method, replaced.dataType(), List.of(arguments));
+  }
+
+  private static Expression invoke(
+      CountedPattern pattern, String method, DataType result, List<Expression> arguments) {
+    Literal target = new Literal(pattern, new ObjectType(CountedPattern.class));
     List<AbstractDataType> types =
-        values.stream().map(argument -> (AbstractDataType) argument.dataType()).toList();
+        arguments.stream().map(argument -> (AbstractDataType) argument.dataType()).toList();
+    boolean mayBeNull = method.equals("queryValue");
     return new Invoke(
-        target, method, replaced.dataType(), toScala(values), toScala(types), true, false, true);
+        target, method, result, toScala(arguments), toScala(types), true, mayBeNull, true);
   }
 
   private static boolean isInvalid(String regex) {

@@ -7,9 +7,13 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 import org.apache.spark.sql.catalyst.expressions.RegExpExtractBase;
+import org.apache.spark.sql.catalyst.expressions.url.ParseUrlEvaluator;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapBuilder;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.errors.QueryExecutionErrors;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -19,11 +23,13 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>It keeps the last pattern that it compiled: patterns of a column may change with each row.
  */
 public final class CountedPattern implements Serializable {
-  private static final long serialVersionUID = 2;
+  private static final long serialVersionUID = 3;
+  private static final UTF8String QUERY = UTF8String.fromString("QUERY");
 
   private final PatternForm form;
   private final int flags;
   private transient volatile Compiled last;
+  private transient volatile CountedPattern keys; // of `toMap`
 
   private record Compiled(UTF8String source, Pattern pattern) {}
 
@@ -86,17 +92,54 @@ public final class CountedPattern implements Serializable {
 
   /** As `split`. */
   public ArrayData split(UTF8String value, UTF8String regex, int limit) {
+    return new GenericArrayData(divide(value, regex, limit, "split"));
+  }
+
+  /** As `str_to_map`. */
+  public MapData toMap(UTF8String value, UTF8String pairDelimiter, UTF8String keyValueDelimiter) {
+    ArrayBasedMapBuilder map =
+        new ArrayBasedMapBuilder(DataTypes.StringType, DataTypes.StringType);
+    for (UTF8String pair : divide(value, pairDelimiter, -1, "str_to_map")) {
+      // Another instance, so that each of them keeps its pattern.
+      UTF8String[] parts = keys().divide(pair, keyValueDelimiter, 2, "str_to_map");
+      map.put(parts[0], parts.length < 2 ? null : parts[1]);
+    }
+    return map.build();
+  }
+
+  /** As `parse_url` with a key. */
+  public UTF8String queryValue(UTF8String url, UTF8String part, UTF8String key, boolean isStrict) {
+    if (!part.equals(QUERY)) {
+      return null;
+    }
+    ParseUrlEvaluator evaluator = new ParseUrlEvaluator(null, null, null, isStrict);
+    UTF8String query = (UTF8String) evaluator.evaluate(url, part);
+    if (query == null) {
+      return null;
+    }
+    Matcher matcher = matcher(query, key, "parse_url");
+    return matcher.find() ? UTF8String.fromString(matcher.group(2)) : null;
+  }
+
+  private CountedPattern keys() {
+    if (keys == null) {
+      keys = new CountedPattern(form, flags);
+    }
+    return keys;
+  }
+
+  private UTF8String[] divide(UTF8String value, UTF8String regex, int limit, String function) {
     if (regex.numBytes() == 0) {
-      return new GenericArrayData(value.split(regex, limit));
+      return value.split(regex, limit);
     }
-    Pattern pattern = compile(regex, "split");
     String[] parts =
-        pattern.split(new CountedText(value.toString(), regex), limit == 0 ? -1 : limit);
-    Object[] values = new Object[parts.length];
+        compile(regex, function)
+            .split(new CountedText(value.toString(), regex), limit == 0 ? -1 : limit);
+    UTF8String[] texts = new UTF8String[parts.length];
     for (int i = 0; i < parts.length; i++) {
-      values[i] = UTF8String.fromString(parts[i]);
+      texts[i] = UTF8String.fromString(parts[i]);
     }
-    return new GenericArrayData(values);
+    return texts;
   }
 
   private static UTF8String groupOf(Matcher matcher, int group, String function) {

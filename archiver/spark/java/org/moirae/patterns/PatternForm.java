@@ -7,10 +7,12 @@ import org.apache.spark.sql.catalyst.util.StringUtils;
 record PatternForm(Kind kind, char escape) implements Serializable {
   static final PatternForm REGEX = new PatternForm(Kind.REGEX, '\\');
   static final PatternForm SEARCH = new PatternForm(Kind.SEARCH, '\\');
+  static final PatternForm QUERY_KEY = new PatternForm(Kind.QUERY_KEY, '\\');
 
   enum Kind {
     REGEX,
     SEARCH,
+    QUERY_KEY,
     LIKE
   }
 
@@ -26,6 +28,7 @@ record PatternForm(Kind kind, char escape) implements Serializable {
   String toRegex(String pattern) {
     return switch (kind) {
       case REGEX -> pattern;
+      case QUERY_KEY -> "(&|^)" + pattern + "=([^&]*)";
       case SEARCH -> PatternEnds.trim(pattern);
       case LIKE -> StringUtils.escapeLikeRegex(pattern, escape);
     };
