@@ -178,6 +178,9 @@ def list_(
         str | None,
         typer.Option("--state", help="Only rules in this state: running, quarantined, disabled."),
     ] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", help="Order: name, or cost, the most expensive first.")
+    ] = "name",
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Maximum number of rules.")
     ] = None,
@@ -187,7 +190,9 @@ def list_(
     """List applied rules with their state, settled time and progress through history."""
     from moirae.services.operations.rules import RuleSelection, list_rules
 
-    query = make_query(RuleSelection, search=search, state=state, limit=limit, offset=offset)
+    query = make_query(
+        RuleSelection, search=search, state=state, sort=sort, limit=limit, offset=offset
+    )
     with open_services(workspace) as services:
         rows = list_rules(services, query)
     if output is OutputFormat.JSON:

@@ -20,6 +20,7 @@ from moirae.cli.options import (
     print_warnings,
     to_seconds,
 )
+from moirae.cli.pages import make_query
 from moirae.cli.remote import open_services, uses_server
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
@@ -86,11 +87,11 @@ def _probe(workspace: Path, name: str, output: OutputFormat) -> None:
 
 
 def _collect(workspace: Path) -> "WorkspaceStatus":
-    from moirae.services.operations.system import show_status
+    from moirae.services.operations.system import StatusQuery, show_status
 
     try:
         with open_services(workspace) as services:
-            return show_status(services)
+            return show_status(services, make_query(StatusQuery))
     except MoiraeError as error:
         if uses_server():
             raise

@@ -11,7 +11,7 @@ import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.backups import find_backup_problem
 from moirae.inspect.column_rewrites import find_rewrite_problems
-from moirae.inspect.incomplete_rules import find_quarantine_problem
+from moirae.inspect.incomplete_rules import find_rule_problems
 from moirae.inspect.notifications import find_notification_problems
 from moirae.inspect.report import LiveCondition
 from moirae.inspect.restarts import find_crash_loops
@@ -104,9 +104,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     if set_aside_problem is not None:
         yield set_aside_problem
     yield from find_topic_problems(status)
-    quarantine_problem = find_quarantine_problem(status)
-    if quarantine_problem is not None:
-        yield quarantine_problem
+    yield from find_rule_problems(status)
     if status["rule_files"]["problems"]:
         first_problem = status["rule_files"]["problems"][0]
         yield f"rule files rejected, the previous rules stay in use: {first_problem}"

@@ -8,6 +8,7 @@ from archiver.times import from_micros
 from moirae.inspect.report import IncompleteRule
 
 _MAX_NAMES = 5  # of rules in one line
+_PROBLEMS = {"quarantined": "rules in quarantine", "failed": "rules that failed"}
 
 
 def list_incomplete_rules(rules: Sequence[Mapping[str, Any]]) -> list[IncompleteRule]:
@@ -50,16 +51,19 @@ def describe_incomplete_rule(rule: IncompleteRule) -> str:
     return f"rule {rule['rule']} {state}, not evaluated from {_format(rule['since'])}"
 
 
-def find_quarantine_problem(status: Mapping[str, Any]) -> str | None:
-    """A line about the rules in quarantine; None if there are none."""
-    rules = [rule for rule in status["rules"] if rule["state"] == "quarantined"]
-    if not rules:
-        return None
-    names = [f"{rule['rule']} (not evaluated from {_format(_event_time(rule))})" for rule in rules]
-    text = ", ".join(names[:_MAX_NAMES])
-    if len(names) > _MAX_NAMES:
-        text += f" and {len(names) - _MAX_NAMES:,} more"
-    return f"rules in quarantine: {text}: see `moirae rules list`"
+def find_rule_problems(status: Mapping[str, Any]) -> Iterator[str]:
+    """A line about the rules in quarantine, and one about those that failed and are tried again."""
+    for state, description in _PROBLEMS.items():
+        rules = [rule for rule in status["incomplete_rules"] if rule["state"] == state]
+        if not rules:
+            continue
+        names: list[str] = []
+        for rule in rules[:_MAX_NAMES]:
+            names.append(f"{rule['rule']} (not evaluated from {_format(rule['since'])})")
+        text = ", ".join(names)
+        if len(rules) > _MAX_NAMES:
+            text += f" and {len(rules) - _MAX_NAMES:,} more"
+        yield f"{description}: {text}: see `moirae rules list`"
 
 
 def _event_time(rule: Mapping[str, Any]) -> datetime | None:

@@ -43,29 +43,34 @@ SELECT revision FROM rules_revision
 
 -- list_page --
 -- Some of the desired rules, with what is known of the versions that run. `settled_to` in microseconds.
-WITH listed AS (
-    SELECT r.rule, r.version,
+WITH cost AS (
+    SELECT rule, sum(seconds) AS seconds FROM rule_candidates
+    WHERE since >= clock_timestamp() - interval '70 minutes' GROUP BY rule
+), listed AS (
+    SELECT r.rule, r.version, coalesce(cost.seconds, 0) AS seconds,
         CASE WHEN NOT coalesce((r.definition #>> '{rule,rules,0,enabled}')::boolean, true) THEN 'disabled'
             WHEN d.rule IS NULL OR d.version <> r.version THEN 'not started yet' ELSE d.state END AS state,
         (extract(epoch FROM d.settled_to) * 1000000)::bigint AS settled_to, d.error
     FROM rules r LEFT JOIN deployments d ON d.rule = r.rule AND d.state <> 'stopped'
+        LEFT JOIN cost ON cost.rule = r.rule
 ), page AS (
     SELECT * FROM listed
     WHERE (%(search)s::text IS NULL OR position(lower(%(search)s) IN lower(rule)) > 0)
         AND (%(state)s::text IS NULL OR state = %(state)s)
-    ORDER BY rule LIMIT %(limit)s OFFSET %(offset)s
+    ORDER BY CASE WHEN %(by_cost)s THEN -seconds END, rule LIMIT %(limit)s OFFSET %(offset)s
 )
-SELECT page.*, coalesce(lost.rows, 0) AS lost, coalesce(cost.seconds, 0) AS seconds, alert.last_fired_at
+SELECT page.*, lost.rows AS lost, alert.last_fired_at, alert.firing, alert.alerts, task.recalls,
+    coalesce(task.seconds, 0) AS recall_seconds
 FROM page
 LEFT JOIN LATERAL (
     SELECT count(*) AS rows FROM lost_verdicts l WHERE l.rule = page.rule AND l.version = page.version
 ) lost ON true
 LEFT JOIN LATERAL (
-    SELECT sum(c.seconds) AS seconds FROM rule_candidates c
-    WHERE c.rule = page.rule AND c.since >= clock_timestamp() - interval '70 minutes'
-) cost ON true
-LEFT JOIN LATERAL (
-    SELECT max(a.fired_at) AS last_fired_at FROM alerts a
-    WHERE a.rule = page.rule AND a.state <> 'withdrawn' AND a.history IS DISTINCT FROM 'withdrawn'
+    SELECT count(*) AS alerts, count(*) FILTER (WHERE a.state = 'firing') AS firing, max(a.fired_at) AS last_fired_at
+    FROM alerts a WHERE a.rule = page.rule AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+        AND a.history IS DISTINCT FROM 'withdrawn'
 ) alert ON true
-ORDER BY page.rule
+LEFT JOIN LATERAL (
+    SELECT count(*) AS recalls, sum(t.seconds) AS seconds FROM tasks t WHERE t.rule = page.rule
+) task ON true
+ORDER BY CASE WHEN %(by_cost)s THEN -page.seconds END, page.rule

@@ -28,7 +28,8 @@ class ListedRuleRow:
     """A desired rule with the state of its version.
 
     `settled_to`: event time in microseconds. `lost`: rows without a verdict. `seconds`: that its
-    evaluation took in the last hour, if it is noticeable.
+    evaluation took in the last hour, if it is noticeable; `recall_seconds`: all its recalls.
+    `alerts`: that fired, of which `firing` still fire.
     """
 
     rule: str
@@ -39,6 +40,10 @@ class ListedRuleRow:
     lost: int
     seconds: float
     last_fired_at: datetime | None
+    firing: int
+    alerts: int
+    recalls: int
+    recall_seconds: float
 
 
 class RuleGateway(Gateway):
@@ -63,14 +68,26 @@ class RuleGateway(Gateway):
         return self._pairs("list_event_queries")
 
     def list_page(
-        self, *, search: str | None, state: str | None, limit: int | None, offset: int
+        self,
+        *,
+        search: str | None,
+        state: str | None,
+        by_cost: bool,
+        limit: int | None,
+        offset: int,
     ) -> list[ListedRuleRow]:
-        """Some desired rules, by name.
+        """Some desired rules, by name, or the most expensive ones first.
 
         `search`: a part of the name, in any case. `limit`: None lists all.
         """
         return self._records(
-            ListedRuleRow, "list_page", search=search, state=state, limit=limit, offset=offset
+            ListedRuleRow,
+            "list_page",
+            search=search,
+            state=state,
+            by_cost=by_cost,
+            limit=limit,
+            offset=offset,
         )
 
     def put(self, rule: str, version: str, definition: Mapping[str, Any]) -> None:

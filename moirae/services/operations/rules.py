@@ -78,10 +78,13 @@ class RuleSelection(Arguments):
     state: Literal["running", "quarantined", "disabled", "not started yet"] | None = Field(
         None, description="State of the rule."
     )
+    sort: Literal["name", "cost"] = Field(
+        "name", description="Order: by name, or by the time of evaluation, most of it first."
+    )
     limit: int | None = Field(
         None, ge=1, le=_MAX_RULES, description="Maximum number of rules; absent: all."
     )
-    offset: int = Field(0, ge=0, le=1_000_000, description="Number of rules to skip, by name.")
+    offset: int = Field(0, ge=0, le=1_000_000, description="Number of rules to skip.")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ class AppliedRule:
 
     `history`: progress through history; None before it starts. `lost`: rows without a verdict, as
     the rule exceeded its limits for them. `seconds`: that its evaluation took in the last hour, if it
-    is noticeable. `last_fired_at`: when its last alert fired.
+    is noticeable; `recall_seconds`: all its recalls. `alerts`: that fired, of which `firing` still
+    fire. `last_fired_at`: when the last one did.
     """
 
     rule: str
@@ -102,6 +106,10 @@ class AppliedRule:
     lost: int
     seconds: float
     last_fired_at: datetime | None
+    firing: int
+    alerts: int
+    recalls: int
+    recall_seconds: float
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,11 @@ def list_rules(workspace: "LocalWorkspace", query: RuleSelection) -> list[Applie
 
     history = list_view_progress(workspace.connection)
     rows = RuleGateway(workspace.connection).list_page(
-        search=query.search, state=query.state, limit=query.limit, offset=query.offset
+        search=query.search,
+        state=query.state,
+        by_cost=query.sort == "cost",
+        limit=query.limit,
+        offset=query.offset,
     )
     return [
         AppliedRule(
@@ -213,6 +225,10 @@ def list_rules(workspace: "LocalWorkspace", query: RuleSelection) -> list[Applie
             lost=row.lost,
             seconds=round(row.seconds, 3),
             last_fired_at=row.last_fired_at,
+            firing=row.firing,
+            alerts=row.alerts,
+            recalls=row.recalls,
+            recall_seconds=round(row.recall_seconds, 3),
         )
         for row in rows
     ]

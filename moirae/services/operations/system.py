@@ -26,12 +26,25 @@ if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
 
+_MAX_LISTED = 20  # of what is not complete or set aside, in a brief status
+
+
 @with_config(ConfigDict(extra="allow"))
 class WorkspaceStatus(StatusReport):
     """The status of a workspace, with its problems and warnings about its files."""
 
     problems: Sequence[str]
     warnings: Sequence[str]
+
+
+class StatusQuery(Arguments):
+    """Which parts of the status to show."""
+
+    brief: bool = Field(
+        False,
+        description="Leave `rules` empty, and list at most "
+        f"{_MAX_LISTED} of `incomplete_rules`, `set_aside` and `retrying`.",
+    )
 
 
 class TokenBody(Arguments):
@@ -107,7 +120,7 @@ class AuditPage:
 
 
 @operation("GET", "/status", role="viewer")
-def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
+def show_status(workspace: "LocalWorkspace", query: StatusQuery) -> WorkspaceStatus:
     """Show counters, processes and problems of the workspace."""
     from moirae.inspect import (
         collect_status,
@@ -131,6 +144,10 @@ def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
         "problems": list_problems(report),
         "warnings": [*map(str, settings.warnings), *filter(None, [changed])],
     }
+    if query.brief:
+        report["rules"] = []
+        for name in ("incomplete_rules", "set_aside", "retrying"):
+            report[name] = report[name][:_MAX_LISTED]
     return cast(WorkspaceStatus, {**report, **assessment})
 
 

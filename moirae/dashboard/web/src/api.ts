@@ -38,7 +38,6 @@ export type ReceiverStatus = Schemas["ReceiverStatus"];
 export type ReceiverTest = Schemas["ReceiverTest"];
 export type Revision = Schemas["RecallRevision"];
 export type RuleDetails = Schemas["RuleDetails"];
-export type RuleFigures = Schemas["RuleFiguresRow"];
 export type Series = Schemas["Series"];
 export type Session = Schemas["Session"];
 export type Silence = Schemas["SilenceState"];

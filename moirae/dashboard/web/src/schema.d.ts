@@ -2462,7 +2462,8 @@ export interface components {
          *
          *     `history`: progress through history; None before it starts. `lost`: rows without a verdict, as
          *     the rule exceeded its limits for them. `seconds`: that its evaluation took in the last hour, if it
-         *     is noticeable. `last_fired_at`: when its last alert fired.
+         *     is noticeable; `recall_seconds`: all its recalls. `alerts`: that fired, of which `firing` still
+         *     fire. `last_fired_at`: when the last one did.
          */
         AppliedRule: {
             /** Rule */
@@ -2485,6 +2486,14 @@ export interface components {
             seconds: number;
             /** Last Fired At */
             last_fired_at: string | null;
+            /** Firing */
+            firing: number;
+            /** Alerts */
+            alerts: number;
+            /** Recalls */
+            recalls: number;
+            /** Recall Seconds */
+            recall_seconds: number;
         };
         /**
          * Assignment
@@ -6939,9 +6948,11 @@ export interface operations {
                 search?: string | null;
                 /** @description State of the rule. */
                 state?: ("running" | "quarantined" | "disabled" | "not started yet") | null;
+                /** @description Order: by name, or by the time of evaluation, most of it first. */
+                sort?: "name" | "cost";
                 /** @description Maximum number of rules; absent: all. */
                 limit?: number | null;
-                /** @description Number of rules to skip, by name. */
+                /** @description Number of rules to skip. */
                 offset?: number;
             };
             header?: never;
@@ -7502,7 +7513,10 @@ export interface operations {
     };
     system_show_status: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Leave `rules` empty, and list at most 20 of `incomplete_rules`, `set_aside` and `retrying`. */
+                brief?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -21,6 +21,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
     return {
         "accounting": {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0},
         "rules": [],
+        "incomplete_rules": [],
         "rule_files": {"problems": []},
         "recalls": recalls,
         "disks": [],
@@ -160,7 +161,7 @@ def test_all_problems_are_listed() -> None:
         **_status({}, live=("running", 40)),
         "accounting": {"read": 1, "archived": 0, "duplicates": 0, "dead_lettered": 0},
         "disks": [disk],
-        "rules": [{"rule": "g/r", "state": "quarantined", "settled_to": None}],
+        "incomplete_rules": [{"rule": "g/r", "state": "quarantined", "since": None}],
         "rule_files": {"problems": ["rules.yaml:3:1: duplicate key"]},
         "relation_errors": [{"relation": "hosts", "error": "hosts.csv: no such file"}],
     }

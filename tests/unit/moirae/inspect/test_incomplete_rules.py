@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from archiver.times import to_micros
-from moirae.inspect.incomplete_rules import find_quarantine_problem, list_incomplete_rules
+from moirae.inspect.incomplete_rules import find_rule_problems, list_incomplete_rules
 
 _TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,12 +30,20 @@ def test_rules_that_failed_or_are_in_quarantine_are_listed() -> None:
 @pytest.mark.parametrize(("count", "end"), [(5, ""), (6, " and 1 more"), (1200, " and 1,195 more")])
 def test_line_about_quarantine_names_some_rules(count: int, end: str) -> None:
     rules = [_rule(f"g/r{number}", "quarantined") for number in range(count)]
-    problem = find_quarantine_problem({"rules": rules})
-    assert problem is not None
+    (problem,) = _find_problems(rules)
     assert problem.endswith(
         f"g/r4 (not evaluated from {_TIME.isoformat()}){end}: see `moirae rules list`"
     )
 
 
-def test_no_rule_in_quarantine_is_no_problem() -> None:
-    assert find_quarantine_problem({"rules": [_rule("g/a", "running", "failed once")]}) is None
+def test_rule_that_failed_is_a_problem_until_it_is_evaluated() -> None:
+    rules = [_rule("g/a", "running", "division by zero"), _rule("g/b", "quarantined")]
+    assert _find_problems(rules) == [
+        f"rules in quarantine: g/b (not evaluated from {_TIME.isoformat()}): see `moirae rules list`",
+        f"rules that failed: g/a (not evaluated from {_TIME.isoformat()}): see `moirae rules list`",
+    ]
+    assert _find_problems([_rule("g/a", "running")]) == []
+
+
+def _find_problems(rules: list[dict[str, Any]]) -> list[str]:
+    return list(find_rule_problems({"incomplete_rules": list_incomplete_rules(rules)}))

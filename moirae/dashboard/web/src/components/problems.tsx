@@ -6,6 +6,7 @@ import type { Status } from "../api";
 import { formatCount } from "./common";
 import { MarkedText, cutText } from "./text";
 
+const MAX_RULES = 5; // that are named
 const MAX_LENGTH = 500; // characters of a problem that are shown at first
 
 /** All problems of the workspace, the most urgent first. */
@@ -23,6 +24,23 @@ export function Problems({ status }: { status: Status }) {
           </li>
         ))}
       </ul>
+    </Message>
+  );
+}
+
+/** Rules that have no verdict over some rows, those with most of them first. */
+export function LostVerdicts({ status }: { status: Status }) {
+  const { lost_verdicts: lost } = status;
+  if (!lost.length) {
+    return null;
+  }
+  return (
+    <Message variant="warning" isInline isPlain title={`${formatCount(lost.length, "rule")} without a verdict over some rows`}>
+      {lost.slice(0, MAX_RULES).map(({ rule, rows }) => (
+        <span key={rule}>
+          <Link to={`/rules/${rule}`}>{rule}</Link> ({formatCount(rows, "row")}){" "}
+        </span>
+      ))}
     </Message>
   );
 }

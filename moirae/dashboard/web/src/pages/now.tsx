@@ -18,7 +18,7 @@ import {
 } from "../answers";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, formatShort, shortName, useTitle } from "../components/common";
 import { HeldBackReason, useHeldBack } from "../components/notifications";
-import { ProblemSummary } from "../components/problems";
+import { LostVerdicts, ProblemSummary } from "../components/problems";
 import { type LiveCondition, LiveProblem } from "../components/process";
 import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
@@ -44,7 +44,7 @@ export function NowPage() {
   const [answers, setAnswers] = useAnswers(page.data?.alerts ?? []);
   const [count, setCount] = useState<number | null>(null);
   const [live, setLive] = useState<LiveCondition>("running");
-  const status = useLoaded((signal) => get<Status>("/status", {}, signal), [], STATUS_INTERVAL);
+  const status = useLoaded((signal) => get<Status>("/status", { brief: true }, signal), [], STATUS_INTERVAL);
   const hold = useHold(page.data?.alerts ?? []);
   const heldBack = useHeldBack();
 
@@ -93,6 +93,7 @@ export function NowPage() {
         <Link to="/system">System</Link> shows the processes.
       </LiveProblem>
       {status.data && <ProblemSummary status={status.data} limit={MAX_PROBLEMS} length={PROBLEM_LENGTH} />}
+      {status.data && <LostVerdicts status={status.data} />}
       {!hold.shown.length && (
         <EmptyState titleText="No alert is firing" headingLevel="h2">
           <EmptyStateBody>New alerts appear here by themselves. Past alerts are on the page History.</EmptyStateBody>

@@ -1,9 +1,10 @@
 import { Alert as Message, Button, Card, CardBody, CardTitle, EmptyState, EmptyStateBody, FormSelect, FormSelectOption, PageSection, TextInput, Title } from "../components/library";
 import { useState } from "react";
 import { Link, useParams } from "react-router";
-import { type AppliedRule, type Row, type RuleDetails, type RuleFigures, describeProblem, get, post } from "../api";
+import { type AppliedRule, type Row, type RuleDetails, describeProblem, get, post } from "../api";
 import { Missing, Pending, StateLabel, Time, useTitle } from "../components/common";
 import { DataTable, RowsTable } from "../components/rows";
+import { cutText } from "../components/text";
 import { useLoaded } from "../load";
 import { findDefinition } from "../rule";
 import { formatDuration } from "../time";
@@ -11,6 +12,7 @@ import { useIsOperator } from "../session";
 
 const INTERVAL = 10_000; // milliseconds
 const PAGE_SIZE = 100;
+const MAX_ERROR = 200; // characters of an error in the list
 const STATES = ["running", "quarantined", "disabled", "not started yet"];
 
 export function RulesPage() {
@@ -22,11 +24,10 @@ function RuleList() {
   useTitle("Rules");
   const [search, setSearch] = useState("");
   const [state, setState] = useState("");
+  const [sort, setSort] = useState("name");
   const [offset, setOffset] = useState(0);
-  const selection = { search: search || undefined, state: state || undefined, offset, limit: PAGE_SIZE + 1 };
-  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", selection, signal), [search, state, offset], INTERVAL);
-  const figures = useLoaded((signal) => get<RuleFigures[]>("/overview/rules", {}, signal), [], INTERVAL);
-  const byRule = new Map((figures.data ?? []).map((entry) => [entry.rule, entry]));
+  const selection = { search: search || undefined, state: state || undefined, sort, offset, limit: PAGE_SIZE + 1 };
+  const rules = useLoaded((signal) => get<AppliedRule[]>("/rules", selection, signal), [search, state, sort, offset], INTERVAL);
   const isFiltered = Boolean(search || state || offset);
   const shown = (rules.data ?? []).slice(0, PAGE_SIZE);
   return (
@@ -61,6 +62,18 @@ function RuleList() {
             <FormSelectOption key={name} value={name} label={name} />
           ))}
         </FormSelect>
+        <FormSelect
+          aria-label="Order"
+          className="rule-select"
+          value={sort}
+          onChange={(_, value) => {
+            setSort(value);
+            setOffset(0);
+          }}
+        >
+          <FormSelectOption value="name" label="By name" />
+          <FormSelectOption value="cost" label="Most expensive first" />
+        </FormSelect>
       </form>
       {rules.data === null ? (
         <Pending error={rules.error} />
@@ -80,26 +93,28 @@ function RuleList() {
         <DataTable
           label="Rules"
           columns={["Rule", "State", "Firing", "Alerts", "Last firing", "Evaluation (last hour)", "Lost verdicts", "Recalls", "Cost of recalls", "Error"]}
-          rows={shown.map((rule) => {
-            const figure = byRule.get(rule.rule);
-            return [
-              <Link key="rule" to={`/rules/${rule.rule}`}>
-                {rule.rule}
-              </Link>,
-              <StateLabel key="state" state={rule.state} />,
-              figure?.firing ?? 0,
-              figure?.alerts ?? 0,
-              figure?.last_fired_at ? <Time key="last" value={figure.last_fired_at} brief /> : "never",
-              rule.seconds ? formatDuration(rule.seconds * 1_000) : "–",
-              rule.lost || "–",
-              figure?.recalls ?? 0,
-              figure ? formatDuration(figure.recall_seconds * 1_000) : "–",
-              rule.error ?? "",
-            ];
-          })}
+          rows={shown.map((rule) => [
+            <Link key="rule" to={`/rules/${rule.rule}`}>
+              {rule.rule}
+            </Link>,
+            <StateLabel key="state" state={rule.state} />,
+            rule.firing,
+            rule.alerts,
+            rule.last_fired_at ? <Time key="last" value={rule.last_fired_at} brief /> : "never",
+            rule.seconds ? formatDuration(rule.seconds * 1_000) : "–",
+            rule.lost || "–",
+            rule.recalls,
+            rule.recalls ? formatDuration(rule.recall_seconds * 1_000) : "–",
+            <RuleError key="error" rule={rule} />,
+          ])}
         />
       )}
       <p className="line">
+        {(offset > 0 || (rules.data?.length ?? 0) > PAGE_SIZE) && (
+          <span className="note">
+            Rules {(offset + 1).toLocaleString("en")} to {(offset + shown.length).toLocaleString("en")}{" "}
+          </span>
+        )}
         {offset > 0 && (
           <Button variant="secondary" onClick={() => setOffset(Math.max(0, offset - PAGE_SIZE))}>
             Previous rules
@@ -112,6 +127,19 @@ function RuleList() {
         )}
       </p>
     </PageSection>
+  );
+}
+
+/** Why a rule has not evaluated all rows, and from which event time on. */
+function RuleError({ rule }: { rule: AppliedRule }) {
+  if (rule.state !== "quarantined" && rule.error === null) {
+    return null;
+  }
+  return (
+    <>
+      Not evaluated from {rule.settled_to ? <Time value={rule.settled_to} brief /> : "the beginning"}
+      {rule.error && `: ${cutText(rule.error, MAX_ERROR)}`}
+    </>
   );
 }
 

@@ -36,7 +36,7 @@ export function SystemPage() {
 }
 
 function StatusCards() {
-  const status = useLoaded((signal) => get<Status>("/status", {}, signal), [], INTERVAL);
+  const status = useLoaded((signal) => get<Status>("/status", { brief: true }, signal), [], INTERVAL);
   if (status.data === null) {
     return <Pending error={status.error} />;
   }
