@@ -3,7 +3,17 @@
 from moirae.alerts import built_in
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
-from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate, make_alert_id
+from moirae.alerts.column_folding import UNSET, LifetimeColumns, fold_columns
+from moirae.alerts.event import (
+    Event,
+    EventRow,
+    canonical_json,
+    deduplicate,
+    make_alert_id,
+    make_event,
+    make_fingerprint,
+)
+from moirae.alerts.event_columns import EventColumns, Positions
 from moirae.alerts.external import (
     AlertPost,
     PostedAlert,
@@ -27,13 +37,17 @@ __all__ = [
     "ChangeLog",
     "EndingAlert",
     "Event",
+    "EventColumns",
     "EventRow",
     "FoldedAlert",
+    "LifetimeColumns",
     "NoteKind",
     "Occurrence",
     "Outcome",
+    "Positions",
     "PostedAlert",
     "SilenceReason",
+    "UNSET",
     "add_note",
     "built_in",
     "canonical_json",
@@ -44,12 +58,15 @@ __all__ = [
     "find_event",
     "find_event_or_recall",
     "fold_alerts",
+    "fold_columns",
     "fold_events",
     "format_position",
     "make_alert_id",
     "make_alerting_rule",
+    "make_event",
     "make_event_row",
     "make_external_event",
+    "make_fingerprint",
     "make_lifetime_row",
     "parse_position",
     "select_last",

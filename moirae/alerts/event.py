@@ -119,6 +119,13 @@ def deduplicate(
     return sorted(events, key=lambda event: (event.ts, event.eid))
 
 
+def make_event(
+    rule: str, id_columns: Sequence[str], key_columns: Sequence[str], row: EventRow
+) -> Event:
+    """The event of a row that is the only one with its ID."""
+    return _make_event(make_event_id(rule, id_columns, row), key_columns, row)
+
+
 def _make_event(eid: UUID, key_columns: Sequence[str], row: EventRow) -> Event:
     key = {column: row.attributes.get(column) for column in key_columns}
     return Event(eid, row.ts, key, make_fingerprint(key), row.attributes)

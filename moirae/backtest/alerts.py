@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from archiver.times import Micros, from_micros, optional_datetime
-from moirae.alerts import AlertingRule, FoldedAlert, describe_alert
+from moirae.alerts import AlertingRule, AlertLifetime, Event, describe_alert
 from moirae.notify import make_alert_labels
 
 BacktestState = Literal["pending", "firing", "resolved", "ended"]
@@ -42,19 +42,22 @@ class BacktestAlert:
 
 
 def make_backtest_alert(
-    alerting_rule: AlertingRule, alert: FoldedAlert, *, is_hidden: bool = False
+    alerting_rule: AlertingRule,
+    first_event: Event,
+    lifetime: AlertLifetime,
+    *,
+    is_hidden: bool = False,
 ) -> BacktestAlert:
     """`is_hidden`: see `BacktestAlert`."""
-    description = describe_alert(alerting_rule, alert.first_event)
-    lifetime = alert.lifetime
+    description = describe_alert(alerting_rule, first_event)
     return BacktestAlert(
         id=description.id,
         eid=description.eid,
         rule=alerting_rule.rule,
         state=_find_state(lifetime.fired, lifetime.ended),
-        labels=make_alert_labels(alerting_rule.labels, alert.first_event.key),
+        labels=make_alert_labels(alerting_rule.labels, first_event.key),
         annotations=description.annotations,
-        attributes=alert.first_event.attributes,
+        attributes=first_event.attributes,
         starts_at=from_micros(lifetime.starts),
         fired_at=optional_datetime(lifetime.fired),
         last_at=from_micros(lifetime.last),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
+from moirae.backtest.alert_columns import AlertColumns
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive
 from moirae.backtest.run import Backtest, evaluate_together, plan_backtest, plan_together
@@ -63,9 +64,9 @@ class RuleChange:
         tested = self.range
         return (tested.end - self.done_from) / max(1, tested.end - tested.start)
 
-    def list_alerts(self) -> list[BacktestAlert]:
-        """The alerts of the rule, hidden ones too."""
-        return self.tests[0].list_alerts() if self.tests else []
+    def fold_alerts(self) -> AlertColumns:
+        """The alerts of the rule, hidden ones too; only without a problem."""
+        return self.tests[0].fold_alerts()
 
     def list_alerts_before(self) -> list[BacktestAlert]:
         """The alerts of the version before; none without one."""

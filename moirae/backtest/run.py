@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import numpy as np
+
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import Event, fold_alerts, make_alerting_rule
-from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
+from moirae.alerts import UNSET, Event, EventColumns, fold_columns, make_alerting_rule
+from moirae.backtest.alert_columns import AlertColumns
+from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive
+from moirae.backtest.backtest_events import BacktestEvents
 from moirae.backtest.slices import BacktestRange, choose_days
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap
@@ -18,12 +22,12 @@ from recall.query import Shape
 
 @dataclass
 class Backtest:
-    """A back-test of one rule. `evaluate` may be left at any time: `list_alerts` is of what is done."""
+    """A back-test of one rule. `evaluate` may be left at any time: `fold_alerts` is of what is done."""
 
     rule: ActiveRule
     archive: BacktestArchive
     range: BacktestRange
-    events: list[Event] = field(default_factory=list)
+    events: BacktestEvents = field(default_factory=BacktestEvents)
     done_from: Micros | None = None
     """The start of the slices that are evaluated."""
     error: Exception | None = None
@@ -38,7 +42,7 @@ class Backtest:
                 raise self.error
             yield time_range
 
-    def add(self, outcome: Sequence[Event] | Exception, done_from: Micros) -> None:
+    def add(self, outcome: Sequence[EventColumns] | Exception, done_from: Micros) -> None:
         """Add what the next slice gave."""
         if isinstance(outcome, Exception):
             self.error = outcome
@@ -46,36 +50,37 @@ class Backtest:
         if self.rule.is_absence:
             # Silence after the end of the input is not absence; while other streams go on, it is.
             newest = max(self.archive.newest.values())
-            outcome = [event for event in outcome if event.ts <= newest]
-        self.events += outcome
+            outcome = [part.select(np.flatnonzero(part.times <= newest)) for part in outcome]
+        self.events.add(outcome)
         self.done_from = done_from
 
     def count_events(self) -> int:
         """The events of the range, without those of the overlap before it."""
-        return sum(event.ts >= self.range.start for event in self.events)
+        return int((self.events.times >= self.range.start).sum())
+
+    def fold_alerts(self) -> AlertColumns:
+        """The alerts that start in the slices that are evaluated."""
+        alerting_rule = make_alerting_rule(self.rule.definition)
+        times, key_numbers = self.events.times, self.events.key_numbers
+        alerts = fold_columns(times, key_numbers, alerting_rule.timing, self.range.end)
+        done_from = self.range.end if self.done_from is None else self.done_from
+        alerts = alerts.select(np.flatnonzero(alerts.starts >= done_from))
+        is_hidden = np.zeros(len(alerts.first), bool)
+        if self.evaluates_where:
+            fired = np.flatnonzero(alerts.fired != UNSET)
+            is_hidden[fired] = self._find_hidden(self.events.make_events(alerts.first[fired]))
+        return AlertColumns(alerting_rule, self.events, alerts, is_hidden)
+
+    def _find_hidden(self, first_events: Sequence[Event]) -> list[bool]:
+        """Of which first events of alerts `where` is false."""
+        new = [event for event in first_events if event.eid not in self._verdicts]
+        if new:
+            self._verdicts |= self.archive.finder.evaluate_conditions(self.rule, new)
+        return [self._verdicts[event.eid] is False for event in first_events]
 
     def list_alerts(self) -> list[BacktestAlert]:
         """The alerts that start in the slices that are evaluated, by their start."""
-        if self.done_from is None:
-            return []
-        alerting_rule = make_alerting_rule(self.rule.definition)
-        alerts = [
-            alert
-            for alert in fold_alerts(self.events, alerting_rule.timing, self.range.end)
-            if alert.lifetime.starts >= self.done_from
-        ]
-        hidden: set[object] = set()
-        if self.evaluates_where:
-            fired = [alert.first_event for alert in alerts if alert.lifetime.fired is not None]
-            new = [event for event in fired if event.eid not in self._verdicts]
-            if new:
-                self._verdicts |= self.archive.finder.evaluate_conditions(self.rule, new)
-            hidden = {eid for eid, verdict in self._verdicts.items() if verdict is False}
-        rows = [
-            make_backtest_alert(alerting_rule, alert, is_hidden=alert.first_event.eid in hidden)
-            for alert in alerts
-        ]
-        return sorted(rows, key=lambda alert: (alert.starts_at, str(alert.id)))
+        return self.fold_alerts().list_all()
 
     @property
     def evaluates_where(self) -> bool:
@@ -99,7 +104,7 @@ def evaluate_together(tests: Sequence[Backtest]) -> Iterator[TimeRange]:
         for members in _group_by_shape(tests):
             # What differs in `where` or labels alone has the same events.
             rules = {test.rule.version: test.rule for test in members}
-            outcomes = finder.find_events_of_rules(list(rules.values()), time_range)
+            outcomes = finder.find_event_columns(list(rules.values()), time_range)
             for test in members:
                 test.add(outcomes[rules[test.rule.version]], done_from)
         days = choose_days(days, time.monotonic() - started_at, _count_events(tests) - event_count)

@@ -8,7 +8,7 @@ from archiver.times import Micros, duration_to_micros
 
 DAY = duration_to_micros(timedelta(days=1))
 _MAX_DAYS = 32  # of a slice
-_MANY_EVENTS = 20_000  # of all rules in a slice
+_MANY_EVENTS = 200_000  # of all rules in a slice
 _SHORT = 1.0  # seconds that a slice takes
 _LONG = 4.0
 
@@ -45,7 +45,8 @@ class BacktestRange:
 def choose_days(days: int, seconds: float, events: int) -> int:
     """How many days the next slice has, after one of so many days that took some seconds.
 
-    Each slice costs some work of its own, and its events are in memory.
+    Each slice costs some work of its own, and its events are in memory: as columns, or as objects,
+    whose slices take longer.
     """
     if events > _MANY_EVENTS or seconds > _LONG:
         return max(1, days // 2)

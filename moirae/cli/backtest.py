@@ -17,7 +17,7 @@ from moirae.cli.backtest_options import (
     parse_inputs,
     parse_range,
 )
-from moirae.cli.backtest_output import print_report
+from moirae.cli.backtest_output import MAX_LISTED, print_report
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -95,7 +95,9 @@ def backtest(
     known_incidents = None if path is None else read_incidents(path)
     choose_start, end = parse_range(time_range)
     with open_backtest(workspace, parse_inputs(inputs or [])) as opened:
-        session = _Session(opened, choose_start, end, LateRowFinder(opened.archive.reader))
+        lists_all = output is OutputFormat.JSON or bool(reported.picture or path)
+        late_rows = LateRowFinder(opened.archive.reader)
+        session = _Session(opened, choose_start, end, late_rows, lists_all)
         tested = session.load(files or [], rule or [])
         compared = session.load(reported.baseline, []) if reported.baseline else []
         report = session.run(tested, {other.name: other for other in compared}, known_incidents)
@@ -129,6 +131,8 @@ class _Session:
     choose_start: "Callable[[Micros], Micros]"
     end: "Micros | None"
     late_rows: "LateRowFinder"
+    lists_all: bool
+    """Whether all alerts are wanted, not only those that a table shows."""
 
     def load(self, files: Sequence[Path], names: Sequence[str]) -> "list[ActiveRule]":
         """The rules of files. Raises `ProblemsError`, and `UsageError` for unknown names."""
@@ -193,7 +197,11 @@ class _Session:
             raise change.error
         if change.done_from is None:
             return report | {"notes": ["cancelled before the first day"]}, [], True
-        alerts = change.list_alerts()
+        folded = change.fold_alerts()
+        if self.lists_all or change.before is not None or rule.spec.recall:
+            alerts = folded.list_all()
+        else:
+            alerts = folded.list_newest(MAX_LISTED)
         start, end = from_micros(change.done_from), from_micros(change.range.end)
         report |= {
             "complete": is_complete,
@@ -201,9 +209,9 @@ class _Session:
             "from": start,
             "to": end,
             "events": change.tests[0].count_events(),
-            "hidden": sum(alert.is_hidden for alert in alerts),
+            "hidden": int(folded.is_hidden.sum()),
             "statistics": asdict(
-                count_alerts(alerts, start, min(end, from_micros(change.range.newest + 1)))
+                count_alerts(folded, start, min(end, from_micros(change.range.newest + 1)))
             ),
             "alerts": list(map(asdict, alerts)),
             "late_rows": self._find_late_rows(rule, alerts),

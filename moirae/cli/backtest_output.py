@@ -7,7 +7,7 @@ from typing import Any
 from moirae.cli.options import escape_control, format_count, format_time, print_table
 
 _BAR = 40  # characters of the longest bar
-_MAX_ALERTS = 20  # alerts that are listed; JSON has all
+MAX_LISTED = 20  # alerts; JSON has all
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ def _print_rule(rule: Mapping[str, Any]) -> None:
             print(f"  by {name}: {escape_control(values)}")
     shown = [alert for alert in rule["alerts"] if alert["fired_at"] and not alert["is_hidden"]]
     if shown:
-        _print_alerts(shown)
+        _print_alerts(shown, statistics["alerts"])
     _print_late_rows(rule["late_rows"])
     if rule.get("change") is not None:
         _print_change(rule["change"])
@@ -58,15 +58,16 @@ def _print_bars(counts: Mapping[str, int]) -> None:
         print(f"  {day} {count:6,} {'#' * -(-_BAR * count // highest)}".rstrip())
 
 
-def _print_alerts(alerts: Sequence[Mapping[str, Any]]) -> None:
+def _print_alerts(alerts: Sequence[Mapping[str, Any]], count: int) -> None:
+    """`count`: of all that fired."""
     rows = []
-    for alert in alerts[-_MAX_ALERTS:]:
+    for alert in alerts[-MAX_LISTED:]:
         labels = {name: value for name, value in alert["labels"].items() if name != "alertname"}
         times = (alert["fired_at"], alert["ends_at"])
         rows.append((str(alert["id"])[:8], alert["state"], *times, alert["events"], labels))
     print_table(["alert", "state", "fired", "ended", "events", "labels"], rows, "")
-    if len(alerts) > len(rows):
-        print(f"… and {len(alerts) - len(rows):,} earlier (use -o json)")
+    if count > len(rows):
+        print(f"… and {count - len(rows):,} earlier (use -o json)")
 
 
 def _print_late_rows(alerts: Sequence[Mapping[str, Any]]) -> None:
@@ -74,7 +75,7 @@ def _print_late_rows(alerts: Sequence[Mapping[str, Any]]) -> None:
         return
     print("late rows: recalls about these alerts read rows that may have come too late live")
     rows = []
-    for alert in alerts[-_MAX_ALERTS:]:
+    for alert in alerts[-MAX_LISTED:]:
         counts = ", ".join(f"{name} {count:,}" for name, count in alert["rows"].items())
         rows.append((str(alert["id"])[:8], alert["starts_at"], counts))
     print_table(["alert", "started", "late rows by recall"], rows, "")
@@ -84,9 +85,9 @@ def _print_change(change: Mapping[str, Any]) -> None:
     counts = [f"{len(change[kind]):,} {kind}" for kind in ("new", "gone", "moved")]
     print(f"  compared with version {change['version'][:8]}: {', '.join(counts)}, ", end="")
     print(f"{change['unchanged']:,} unchanged")
-    signed = [("+", alert) for alert in change["new"][:_MAX_ALERTS]]
-    signed += [("-", alert) for alert in change["gone"][:_MAX_ALERTS]]
-    signed += [("~", pair["after"]) for pair in change["moved"][:_MAX_ALERTS]]
+    signed = [("+", alert) for alert in change["new"][:MAX_LISTED]]
+    signed += [("-", alert) for alert in change["gone"][:MAX_LISTED]]
+    signed += [("~", pair["after"]) for pair in change["moved"][:MAX_LISTED]]
     rows = [
         (sign, str(alert["id"])[:8], alert["fired_at"], alert["labels"]) for sign, alert in signed
     ]

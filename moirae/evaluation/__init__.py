@@ -23,6 +23,7 @@ from moirae.evaluation.losses import VerdictLosses, store_lost_rows
 from moirae.evaluation.lost_rows import LostRow
 from moirae.evaluation.necessary_scan import NecessaryScan
 from moirae.evaluation.prepared_rules import PreparedRules
+from moirae.evaluation.result_columns import divide_result
 from moirae.evaluation.revision_rows import RevisionRows
 from moirae.evaluation.rule_groups import RuleGroup, RuleGrouper
 from moirae.evaluation.spark_rules import SparkRules
@@ -56,6 +57,7 @@ __all__ = [
     "RuleGrouper",
     "SparkRules",
     "VerdictLosses",
+    "divide_result",
     "evaluate_groups",
     "is_executable",
     "store_lost_rows",

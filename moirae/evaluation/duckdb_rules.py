@@ -77,11 +77,7 @@ class DuckDBRules(RuleEngine):
         So are groups with a join that exceeded its time limit a short time ago. A subquery that is
         the source of several groups is computed once.
         """
-        row_count = 0
-        for stream, source in request.sources.items():
-            if source.table is not None:
-                self._duckdb.register(input_view(stream), source.table)
-                row_count += source.count
+        row_count = self._register_rows(request)
         tables: dict[str, str] = {}
         try:
             for text, readers in shared_sources(groups).items():
@@ -123,6 +119,23 @@ class DuckDBRules(RuleEngine):
         return parse_event_rows(
             group, self._run(query, [group], Statement(text), row_count, has_join)
         )
+
+    def run_query(self, group: RuleGroup, request: EvaluationRequest) -> pa.Table:
+        """The result of the query of a group without joins, see `PlainQuery`.
+
+        All rows are in memory. Raises `SparkRequired`.
+        """
+        self._register_rows(request)
+        return self._duckdb.run(Statement(group.plain_query.sql(self.register_constants(group))))
+
+    def _register_rows(self, request: EvaluationRequest) -> int:
+        """Register the rows that memory holds; return how many there are."""
+        row_count = 0
+        for stream, source in request.sources.items():
+            if source.table is not None:
+                self._duckdb.register(input_view(stream), source.table)
+                row_count += source.count
+        return row_count
 
     def run_step(
         self, group: RuleGroup, sql: str, tables: Mapping[str, pa.Table], has_join: bool

@@ -16,7 +16,7 @@ from archiver.executors import SparkJobs
 from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import Event, deduplicate
+from moirae.alerts import Event, EventColumns, deduplicate
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
@@ -34,6 +34,7 @@ from moirae.evaluation import (
     RuleGroup,
     RuleGrouper,
     SparkRules,
+    divide_result,
     evaluate_groups,
 )
 from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
@@ -53,7 +54,7 @@ from recall.engines import (
 )
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
-from recall.errors import LimitExceeded, RecallError
+from recall.errors import LimitExceeded, RecallError, SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from recall.statements import NO_EXTERNAL_ACCESS
 
@@ -149,13 +150,13 @@ class PastFinder:
             self._tasks,
             SparkRules(self._grouper, _PastStatements(spark)),
         ]
-        duckdb_rules = DuckDBRules() if duckdb_rules is None else duckdb_rules
+        self._duckdb_rules = DuckDBRules() if duckdb_rules is None else duckdb_rules
         if self._choice.allows_duckdb:
-            self._rule_engines.insert(1, duckdb_rules)
+            self._rule_engines.insert(1, self._duckdb_rules)
         reader.refresh()
         for name in relations.names:
             versions = relations.read(name)
-            duckdb_rules.set_relation(name, versions)
+            self._duckdb_rules.set_relation(name, versions)
             self._tasks.set_relation(name, versions)
             spark.createDataFrame(versions).createOrReplaceTempView(relation_view(name))
 
@@ -173,6 +174,41 @@ class PastFinder:
         self, rules: Sequence[ActiveRule], time_range: TimeRange
     ) -> dict[ActiveRule, list[Event] | Exception]:
         """`find_events` for rules of one shape, in one pass; a rule that fails has its error."""
+        return self._evaluate(*self._prepare(rules, time_range))
+
+    def find_event_columns(
+        self, rules: Sequence[ActiveRule], time_range: TimeRange
+    ) -> dict[ActiveRule, list[EventColumns] | Exception]:
+        """As `find_events_of_rules`; events of plain rules become objects when they are needed."""
+        groups, request = self._prepare(rules, time_range)
+        columns: dict[ActiveRule, list[EventColumns] | Exception] = {}
+        if self._is_in_memory(groups, request):
+            try:
+                for group in groups:
+                    result = self._duckdb_rules.run_query(group, request)
+                    columns.update(divide_result(group, result, time_range))
+                return columns
+            except SparkRequired:
+                pass  # the other engines decide, and report errors
+        for rule, outcome in self._evaluate(groups, request).items():
+            if isinstance(outcome, Exception):
+                columns[rule] = outcome
+            else:
+                columns[rule] = [EventColumns.of_events(outcome)]
+        return columns
+
+    def _is_in_memory(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> bool:
+        """Whether this process holds all that plain rules without joins need."""
+        return (
+            self._choice.allows_duckdb
+            and all(group.query and not group.query.has_relations for group in groups)
+            and all(source.table is not None for source in request.sources.values())
+        )
+
+    def _prepare(
+        self, rules: Sequence[ActiveRule], time_range: TimeRange
+    ) -> tuple[Sequence[RuleGroup], EvaluationRequest]:
+        """The groups of rules of one shape, and the rows that they are evaluated over."""
         shape = rules[0].shape
         input_range = time_range.shift(start=-shape.reach, end=shape.lag)
         rule_slice = RuleSlice(tuple(rules), time_range, input_range)
@@ -183,13 +219,18 @@ class PastFinder:
                 stream: self._load(groups, stream, source, input_range)
                 for stream, source in sources.items()
             }
-        evaluation = evaluate_groups(
-            groups, EvaluationRequest(sources, rule_slice), self._rule_engines
-        )
+        return groups, EvaluationRequest(sources, rule_slice)
+
+    def _evaluate(
+        self, groups: Sequence[RuleGroup], request: EvaluationRequest
+    ) -> dict[ActiveRule, list[Event] | Exception]:
+        rule_slice = request.rule_slice
+        assert rule_slice is not None
+        evaluation = evaluate_groups(groups, request, self._rule_engines)
         if evaluation.lost_rows:
             self._store_losses(evaluation.lost_rows)
         outcomes: dict[ActiveRule, list[Event] | Exception] = {}
-        for rule in rules:
+        for rule in rule_slice.rules:
             event_rows = rule_slice.select_event_rows(evaluation.event_rows.get(rule, []))
             identity = (rule.definition.id, rule.definition.key)
             outcomes[rule] = deduplicate(rule.name, *identity, event_rows)

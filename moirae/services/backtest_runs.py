@@ -156,7 +156,7 @@ def _describe(settings: Settings, change: RuleChange) -> ChangedRule:
         problem = str(change.error).strip().partition("\n")[0]
     if problem is not None:
         return replace(described, problem=problem)
-    alerts = change.list_alerts()
+    alerts = change.fold_alerts().list_all()
     alerts_before = change.list_alerts_before()
     difference = compare_versions(alerts_before, alerts)
     tested, done_from = change.range, change.done_from

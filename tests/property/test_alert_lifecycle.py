@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from uuid import UUID
 
+import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from moirae.alerts.column_folding import UNSET, fold_columns
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
 
 END = 10_000
@@ -73,6 +75,32 @@ def test_lifetimes_equal_runs_without_gaps(
 ) -> None:
     seen = [e for e in events if horizon is None or e.ts < horizon]
     assert fold_events(None, seen, timing, horizon) == reference(seen, timing, horizon)
+
+
+@given(st.lists(occurrences, max_size=4), timings, st.none() | st.integers(-300, 400))
+def test_columns_fold_as_events_of_each_key(
+    events_by_key: list[list[Occurrence]], timing: AlertTiming, horizon: int | None
+) -> None:
+    rows = [(event, key) for key, events in enumerate(events_by_key) for event in events]
+    rows.sort(key=lambda row: (row[0].ts, row[0].eid))
+    times = np.array([event.ts for event, _ in rows], np.int64)
+    keys = np.array([key for _, key in rows], np.int64)
+    folded = fold_columns(times, keys, timing, horizon)
+    lifetimes = [
+        AlertLifetime(rows[first][0].eid, starts, last, count, *map(optional, (fired, ended)))
+        for first, starts, last, count, fired, ended in zip(
+            *(column.tolist() for column in folded), strict=True
+        )
+    ]
+    assert lifetimes == [
+        lifetime
+        for events in events_by_key
+        for lifetime in fold_events(None, events, timing, horizon)
+    ]
+
+
+def optional(ts: int) -> int | None:
+    return None if ts == UNSET else ts
 
 
 @given(occurrences, timings, horizons)

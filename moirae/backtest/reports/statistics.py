@@ -1,16 +1,19 @@
 """How often alerts fire: by day, hour and label, and the quiet and noisy spans. No I/O."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from moirae.backtest.alerts import BacktestAlert
+import numpy as np
+
+from archiver.times import MicrosArray, duration_to_micros, from_micros, to_micros
+from moirae.backtest.alert_columns import AlertColumns
 
 _MAX_VALUES = 10  # values of a label that are counted apart
-_NOISY_SPAN = timedelta(hours=1)
+_DAY = duration_to_micros(timedelta(days=1))
+_HOUR = duration_to_micros(timedelta(hours=1))
+_NOISY_SPAN = _HOUR
 
 
 class Span(NamedTuple):
@@ -37,42 +40,43 @@ class Statistics:
     noisiest: Span | None
 
 
-def count_alerts(alerts: Sequence[BacktestAlert], start: datetime, end: datetime) -> Statistics:
+def count_alerts(alerts: AlertColumns, start: datetime, end: datetime) -> Statistics:
     """`start`, `end`: of the range that was tested."""
-    shown = [alert for alert in alerts if alert.is_shown]
-    times = sorted(alert.fired_at.astimezone(UTC) for alert in shown if alert.fired_at is not None)
-    days = Counter(moment.date().isoformat() for moment in times)
-    by_day: dict[str, int] = {}
-    day = start.astimezone(UTC).date()
-    while day <= max([end, *times]).astimezone(UTC).date():
-        by_day[day.isoformat()] = days[day.isoformat()]
-        day += timedelta(days=1)
-    hours = Counter(moment.hour for moment in times)
-    values: dict[str, Counter[str]] = {}
-    for alert in shown:
-        for name, value in alert.labels.items():
-            values.setdefault(name, Counter())[value] += 1
-    quiet_from, quiet_to = max(
-        pairwise([start, *times, max([end, *times])]), key=lambda pair: pair[1] - pair[0]
-    )
+    times = alerts.find_shown_times()
+    range_end = max([to_micros(end), *times[-1:].tolist()])
+    first_day = to_micros(start) // _DAY
+    days = np.bincount(times // _DAY - first_day, minlength=range_end // _DAY - first_day + 1)
+    by_label: dict[str, Mapping[str, int]] = {}
+    for name, counts in alerts.count_labels().items():
+        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        by_label[name] = dict(frequent[:_MAX_VALUES])
     return Statistics(
-        alerts=len(shown),
-        by_day=by_day,
-        by_hour=[hours[hour] for hour in range(24)],
-        by_label={name: dict(counts.most_common(_MAX_VALUES)) for name, counts in values.items()},
-        quietest=Span(quiet_from, quiet_to, 0),
+        alerts=len(times),
+        by_day={_format_day(first_day + day): count for day, count in enumerate(days.tolist())},
+        by_hour=np.bincount(times % _DAY // _HOUR, minlength=24).tolist(),
+        by_label=by_label,
+        quietest=_find_quietest(np.array([to_micros(start), *times.tolist(), range_end])),
         noisiest=_find_noisiest(times),
     )
 
 
-def _find_noisiest(times: Sequence[datetime]) -> Span | None:
+def _format_day(days: int) -> str:
+    """The date of a number of days since 1970."""
+    return from_micros(days * _DAY).date().isoformat()
+
+
+def _find_quietest(times: MicrosArray) -> Span:
+    """`times`: ascending, with the bounds of the range."""
+    longest = int(np.argmax(np.diff(times)))
+    return Span(from_micros(int(times[longest])), from_micros(int(times[longest + 1])), 0)
+
+
+def _find_noisiest(times: MicrosArray) -> Span | None:
     """`times`: ascending."""
-    noisiest: Span | None = None
-    first = 0
-    for last, moment in enumerate(times):
-        while moment - times[first] >= _NOISY_SPAN:
-            first += 1
-        count = last - first + 1
-        if noisiest is None or count > noisiest.alerts:
-            noisiest = Span(times[first], times[first] + _NOISY_SPAN, count)
-    return noisiest
+    if not len(times):
+        return None
+    first = np.searchsorted(times, times - _NOISY_SPAN, side="right")
+    counts = np.arange(len(times)) - first + 1
+    last = int(np.argmax(counts))
+    start = int(times[first[last]])
+    return Span(from_micros(start), from_micros(start + _NOISY_SPAN), int(counts[last]))

@@ -95,11 +95,11 @@ def report_value(
     report = ValueReport(values, is_current, test.rule.version)
     if test.error is not None:
         return replace(report, error=_describe(test.error))
-    alerts = test.list_alerts()
-    shown = [alert for alert in alerts if alert.is_shown]
+    alerts = test.fold_alerts()
+    shown = len(alerts.shown)
     figures: dict[str, Any] = {}
     if incidents is not None:
-        matches = find_caught(incidents, alerts)
+        matches = find_caught(incidents, alerts.list_all())
         delays = [row.delay.total_seconds() for row in matches.caught]
         figures = {
             "caught": [row.incident.id for row in matches.caught],
@@ -111,9 +111,9 @@ def report_value(
     return replace(
         report,
         events=test.count_events(),
-        alerts=len(shown),
-        alerts_per_day=len(shown) / max((end - start) / _DAY, 1e-9),
-        hidden=sum(alert.is_hidden for alert in alerts),
+        alerts=shown,
+        alerts_per_day=shown / max((end - start) / _DAY, 1e-9),
+        hidden=int(alerts.is_hidden.sum()),
         **figures,
     )
 

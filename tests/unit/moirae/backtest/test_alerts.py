@@ -1,4 +1,4 @@
-"""Reports on alerts of back-tests: counts, versions and incidents."""
+"""Alerts of back-tests: their labels, versions and incidents."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,6 @@ from moirae.alerts.folding import fold_alerts
 from moirae.alerts.lifecycle import AlertTiming
 from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
 from moirae.backtest.reports.incidents import find_caught, read_incidents
-from moirae.backtest.reports.statistics import count_alerts
 from moirae.backtest.versions import compare_versions
 from moirae.errors import ProblemsError
 
@@ -43,25 +42,14 @@ def make_alert(
 def test_alert_has_the_labels_that_receivers_get_and_its_state_at_the_end() -> None:
     rule = AlertingRule("g/r", "v", AlertTiming(0, 10), {"alertname": "r"}, lambda event: {})
     events = [Event(UUID(int=ts), ts, {"host": "a"}, "a", {"host": "a"}) for ts in (1, 50)]
-    alerts = [make_backtest_alert(rule, alert) for alert in fold_alerts(events, rule.timing, 55)]
+    alerts = [
+        make_backtest_alert(rule, alert.first_event, alert.lifetime)
+        for alert in fold_alerts(events, rule.timing, 55)
+    ]
     assert [(alert.state, alert.labels["host"]) for alert in alerts] == [
         ("resolved", "a"),
         ("firing", "a"),
     ]
-
-
-def test_alerts_are_counted_by_day_hour_and_label_with_quiet_and_noisy_spans() -> None:
-    alerts = [make_alert(minute) for minute in (1, 30, 59, 200)]
-    alerts += [make_alert(1500, "b"), make_alert(1600, hidden=True)]
-    statistics = count_alerts(alerts, START, START + timedelta(days=2, hours=1))
-    assert statistics.alerts == 5
-    assert statistics.by_day == {"2026-01-01": 4, "2026-01-02": 1, "2026-01-03": 0}
-    assert (statistics.by_hour[0], statistics.by_hour[3], statistics.by_hour[1]) == (3, 1, 1)
-    assert statistics.by_label["host"] == {"a": 4, "b": 1}
-    assert statistics.noisiest is not None
-    assert (statistics.noisiest.start, statistics.noisiest.alerts) == (alerts[0].fired_at, 3)
-    assert statistics.quietest[:2] == (alerts[4].fired_at, START + timedelta(days=2, hours=1))
-    assert count_alerts([], START, START).noisiest is None
 
 
 def test_versions_differ_by_alerts_that_are_new_gone_or_moved() -> None:

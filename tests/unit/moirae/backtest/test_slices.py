@@ -35,4 +35,4 @@ def test_quick_slices_grow_and_those_with_many_events_shrink() -> None:
     assert choose_days(32, 0.1, 5) == 32
     assert choose_days(4, 2.0, 5) == 4
     assert choose_days(4, 9.0, 5) == 2
-    assert choose_days(1, 0.1, 50_000) == 1
+    assert choose_days(2, 0.1, 500_000) == 1
