@@ -13,7 +13,7 @@ from moirae.alerts.event import (
     make_event,
     make_fingerprint,
 )
-from moirae.alerts.event_columns import EventColumns, Positions
+from moirae.alerts.event_columns import EventColumns, EventKey, Positions
 from moirae.alerts.external import (
     AlertPost,
     PostedAlert,
@@ -38,6 +38,7 @@ __all__ = [
     "EndingAlert",
     "Event",
     "EventColumns",
+    "EventKey",
     "EventRow",
     "FoldedAlert",
     "LifetimeColumns",

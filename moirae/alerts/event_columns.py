@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,23 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 """Positions in columns, from 0; or numbers that distinct values have."""
 
 
+class EventKey(NamedTuple):
+    """The values of the key columns, and their fingerprint."""
+
+    fingerprint: str
+    values: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class EventColumns:
-    """Unique events. Those of one fingerprint and time are in the order of their IDs.
+    """Unique events. Those of one key and time are in the order of their IDs.
 
-    `keys`: the values of the key columns, one for each fingerprint. `key_numbers`: of each event, the
+    `keys`: those of the events, and maybe others, each once. `key_numbers`: of each event, the
     position of its key there. `make_events`: the events at some positions, in that order.
     """
 
     times: MicrosArray
-    keys: Sequence[Mapping[str, Any]]
+    keys: Sequence[EventKey]
     key_numbers: Positions
     make_events: Callable[[Positions], list[Event]]
 
@@ -43,12 +50,12 @@ class EventColumns:
     def of_events(cls, events: Sequence[Event]) -> "EventColumns":
         """Events in (ts, ID) order."""
         numbers: dict[str, int] = {}
-        keys: list[Mapping[str, Any]] = []
+        keys: list[EventKey] = []
         key_numbers = np.empty(len(events), np.int64)
         for position, event in enumerate(events):
             if event.fingerprint not in numbers:
                 numbers[event.fingerprint] = len(keys)
-                keys.append(event.key)
+                keys.append(EventKey(event.fingerprint, event.key))
             key_numbers[position] = numbers[event.fingerprint]
 
         def make_events(positions: Positions) -> list[Event]:

@@ -46,7 +46,7 @@ class AlertColumns:
         counts = np.bincount(self.events.key_numbers[first], minlength=len(self.events.keys))
         values: dict[str, Counter[str]] = {}
         for number in np.flatnonzero(counts).tolist():
-            labels = make_alert_labels(self.alerting_rule.labels, self.events.keys[number])
+            labels = make_alert_labels(self.alerting_rule.labels, self.events.keys[number].values)
             for name, value in labels.items():
                 values.setdefault(name, Counter())[value] += int(counts[number])
         return values

@@ -1,20 +1,19 @@
 """The events of a back-test, slice by slice. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from archiver.times import MicrosArray
-from moirae.alerts import Event, EventColumns, Positions, make_fingerprint
+from moirae.alerts import Event, EventColumns, EventKey, Positions
 
 
 @dataclass
 class BacktestEvents:
     """Events of parts that share no key at one time. `keys`: by number, in order of appearance."""
 
-    keys: list[Mapping[str, Any]] = field(default_factory=list)
+    keys: list[EventKey] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     """By fingerprint."""
     _parts: list[EventColumns] = field(default_factory=list)
@@ -29,9 +28,8 @@ class BacktestEvents:
             key_numbers = numbers[part.key_numbers]
             self._parts.append(EventColumns(part.times, self.keys, key_numbers, part.make_events))
 
-    def _number(self, key: Mapping[str, Any]) -> int:
-        fingerprint = make_fingerprint(key)
-        number = self._numbers.setdefault(fingerprint, len(self.keys))
+    def _number(self, key: EventKey) -> int:
+        number = self._numbers.setdefault(key.fingerprint, len(self.keys))
         if number == len(self.keys):
             self.keys.append(key)
         return number

@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 
 from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
-from moirae.alerts import Event, EventColumns, EventRow, Positions, deduplicate, make_event
+from moirae.alerts import (
+    Event,
+    EventColumns,
+    EventKey,
+    EventRow,
+    Positions,
+    deduplicate,
+    make_event,
+    make_fingerprint,
+)
 from moirae.evaluation.json_values import to_json_values
 from moirae.evaluation.plan import ActiveRule
 from moirae.evaluation.rule_groups import RuleGroup
@@ -62,7 +71,7 @@ class _Result:
             if self._types[name] == "timestamp":
                 _check_times(table[f"c{number}"])
         self._numbered: dict[Sequence[str], _Numbered] = {}
-        self._keys: dict[Sequence[str], list[Mapping[str, Any]]] = {}
+        self._keys: dict[Sequence[str], list[EventKey]] = {}
 
     def find_events(self, rule: ActiveRule, positions: Positions) -> list[EventColumns]:
         """The events in some rows: each row that is alone in key and time, and those of the others."""
@@ -110,7 +119,9 @@ class _Result:
         numbered = self._number(names)
         if names not in self._keys:
             rows = self._make_rows(numbered.first, names)
-            self._keys[names] = [row.attributes for row in rows]
+            self._keys[names] = [
+                EventKey(make_fingerprint(row.attributes), row.attributes) for row in rows
+            ]
         make_events = partial(self._make_events, rule, positions)
         return EventColumns(
             self.times[positions], self._keys[names], numbered.numbers[positions], make_events

@@ -16,6 +16,7 @@ def test_events_of_one_fingerprint_have_one_key() -> None:
     columns = EventColumns.of_events(events)
     assert len(columns) == 3
     assert columns.times.tolist() == [0, 10, 20]
-    assert columns.keys == [{"host": "a"}, {"host": "b"}]
+    assert [key.values for key in columns.keys] == [{"host": "a"}, {"host": "b"}]
+    assert columns.keys[0].fingerprint == events[0].fingerprint
     assert columns.key_numbers.tolist() == [0, 1, 0]
     assert columns.make_events(np.array([2, 0])) == [events[2], events[0]]

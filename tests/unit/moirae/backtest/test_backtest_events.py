@@ -24,7 +24,7 @@ def test_a_key_has_one_number_in_all_parts() -> None:
     tested.add([EventColumns.of_events(events[2:])])
     tested.add([EventColumns.of_events(events[:2]), EventColumns.of_events([])])
     assert len(tested) == 5
-    assert [key["host"] for key in tested.keys] == ["c", "b", "a"]
+    assert [key.values["host"] for key in tested.keys] == ["c", "b", "a"]
     assert tested.key_numbers.tolist() == [0, 1, 2, 2, 1]
     assert tested.times.tolist() == [event.ts for event in [*events[2:], *events[:2]]]
     assert tested.make_events(np.array([4, 0, 3])) == [events[1], events[2], events[0]]

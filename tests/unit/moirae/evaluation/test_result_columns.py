@@ -77,7 +77,9 @@ def list_both_ways(
         for part in parts:
             made = part.make_events(np.arange(len(part)))
             assert [event.ts for event in made] == part.times.tolist()
-            assert [event.key for event in made] == [part.keys[n] for n in part.key_numbers]
+            assert [(event.fingerprint, event.key) for event in made] == [
+                part.keys[number] for number in part.key_numbers
+            ]
             events += made
         by_columns[rule.name] = sorted(events, key=lambda event: (event.ts, event.eid))
     by_rows: dict[str, list[Event]] = {}
