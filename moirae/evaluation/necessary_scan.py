@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 
+from archiver.executors import Jobs
 from archiver.read import Reader
 from archiver.storage import LocalStorage
 from archiver.time_range import TimeRange
@@ -19,15 +21,19 @@ _MAX_GROUP_SETS = 64  # sets of groups of which it is known what they need
 
 
 class NecessaryScan:
-    """Scans of the files of streams, on some cores."""
+    """Scans of the files of streams, on as many cores as tasks."""
 
-    def __init__(self, reader: Reader, cores: int) -> None:
+    def __init__(self, reader: Reader, jobs: Jobs) -> None:
         self._reader = reader
-        self._duckdb = DuckDBStatements(
-            [f"SET threads = {cores}", "SET parquet_metadata_cache = true"]
-        )
+        self._jobs = jobs
         self._needs: LruCache[tuple[RuleGroup, ...], NecessaryRows | None]
         self._needs = LruCache(_MAX_GROUP_SETS)
+
+    @cached_property
+    def _duckdb(self) -> DuckDBStatements:
+        return DuckDBStatements(
+            [f"SET threads = {self._jobs.cores}", "SET parquet_metadata_cache = true"]
+        )
 
     def read(
         self, groups: Sequence[RuleGroup], stream: str, time_range: TimeRange, max_event_rows: int

@@ -2,6 +2,7 @@
 
 from moirae.history.builder import HistoryBuilder
 from moirae.history.derived_streams import select_archived_streams
+from moirae.history.engines import PastEngines
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.history.plan import event_overlap, undecided_duration
 from moirae.history.progress import (
@@ -12,6 +13,7 @@ from moirae.history.progress import (
 
 __all__ = [
     "HistoryBuilder",
+    "PastEngines",
     "PastFinder",
     "RelationVersions",
     "event_overlap",

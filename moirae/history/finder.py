@@ -1,7 +1,7 @@
 """Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from archiver.executors import SparkJobs
 from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
@@ -20,24 +19,18 @@ from moirae.alerts import Event, EventColumns, deduplicate
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
-    DuckDBRules,
     EvaluationRequest,
     EventContexts,
-    ExecutorRules,
-    IndexedRules,
     LostRow,
     NecessaryScan,
-    PastTasks,
     RecallAnswers,
     RowSource,
-    RuleEngine,
     RuleGroup,
-    RuleGrouper,
-    SparkRules,
     divide_result,
     evaluate_groups,
 )
-from moirae.evaluation.plan import ActiveRule, RuleSlice, relation_view
+from moirae.evaluation.plan import ActiveRule, RuleSlice
+from moirae.history.engines import MAX_PAST_EVENT_ROWS, TIME_LIMIT, PastEngines
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.engines import (
     AnswerRows,
@@ -45,16 +38,14 @@ from recall.engines import (
     EventTables,
     LocalEngine,
     SparkEngine,
-    SparkStatements,
-    Statement,
     Template,
     WideScanEngine,
     evaluate_condition,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves
-from recall.engines.routing import EngineChoice, EngineRouter, EngineSetting, PartialCache
-from recall.errors import LimitExceeded, RecallError, SparkRequired
+from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
+from recall.errors import RecallError, SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from recall.statements import NO_EXTERNAL_ACCESS
 
@@ -63,14 +54,7 @@ AnswersByRecall = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _LOG = structlog.get_logger()
 _QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError)
-# Seconds of processor time of a statement in tasks; what takes longer is left to Spark.
-_TIME_LIMIT = 600.0
 _EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
-
-MAX_PAST_EVENT_ROWS = 500_000
-"""Event rows of a rule in a chunk that the driver holds to decide the past of its alerts: about 1 GB
-as Python values.
-"""
 
 
 @dataclass(frozen=True)
@@ -85,23 +69,6 @@ class RelationVersions:
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-class _PastStatements:
-    """Statements of Spark without time limits. Raises `LimitExceeded`."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._statements = SparkStatements(lambda: spark)
-
-    def run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement, *, is_part: bool
-    ) -> pa.Table:
-        """See `RuleStatements`."""
-        text = f"SELECT * FROM ({statement.text}) LIMIT {MAX_PAST_EVENT_ROWS + 1}"
-        result = self._statements.run(replace(statement, text=text))
-        if len(result) > MAX_PAST_EVENT_ROWS:
-            raise LimitExceeded(f"more than {MAX_PAST_EVENT_ROWS:,} event rows in one chunk")
-        return result
-
-
 class PastFinder:
     """Evaluates rules over the archive. Replaces the temporary views of the session."""
 
@@ -113,9 +80,9 @@ class PastFinder:
         setting: EngineSetting = "auto",
         store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
         first_times: Mapping[str, Micros] | None = None,
-        duckdb_rules: DuckDBRules | None = None,
+        engines: PastEngines | None = None,
     ) -> None:
-        """`duckdb_rules`: of other archives that are evaluated before or after; None: its own.
+        """`engines`: of the same session, setting and columns, for one archive after the other.
 
         `setting`: the key `recall.engine` of the workspace.
 
@@ -124,41 +91,28 @@ class PastFinder:
         """
         self._store_losses = store_losses
         self.spark = spark
-        self._choice = EngineChoice(setting)
         self._rows = ArchivedStreamRows(spark, reader, first_times=first_times)
+        self._relation_columns = relations.columns
+        if engines is None:
+            columns = {name: self._rows.columns(name) for name in reader.streams}
+            engines = PastEngines(spark, columns, relations.columns, setting)
+        self._rule_engines = engines
+        self._choice = engines.choice
         self._context_evaluator = ContextEvaluator(spark, self._rows)
         self._duckdb = DuckDBStatements(NO_EXTERNAL_ACCESS)
-        # Jobs of this thread: who runs it may cancel them.
-        jobs = SparkJobs(spark.sparkContext)
-        self._necessary = NecessaryScan(reader, jobs.cores)
+        jobs = engines.jobs
+        self._necessary = NecessaryScan(reader, jobs)
         self._spark_engine = SparkEngine(lambda: spark, reader, relations.read)
         self._engines = EngineRouter(
             self._spark_engine,
             LocalEngine(reader) if self._choice.allows_duckdb else None,
             PartialCache(0),
-            setting=setting,
-            wide_scans=WideScanEngine(lambda: jobs, reader, _TIME_LIMIT),
+            setting=engines.setting,
+            wide_scans=WideScanEngine(lambda: jobs, reader, TIME_LIMIT),
         )
-        columns = {name: self._rows.columns(name) for name in reader.streams}
-        self._grouper = RuleGrouper(columns, relations.columns)
-        self._relation_columns = relations.columns
-        self._tasks = ExecutorRules(
-            jobs, _TIME_LIMIT, PastTasks(self._choice.runs_in_tasks, MAX_PAST_EVENT_ROWS)
-        )
-        self._rule_engines: list[RuleEngine] = [
-            IndexedRules(columns, self._grouper, jobs),
-            self._tasks,
-            SparkRules(self._grouper, _PastStatements(spark)),
-        ]
-        self._duckdb_rules = DuckDBRules() if duckdb_rules is None else duckdb_rules
-        if self._choice.allows_duckdb:
-            self._rule_engines.insert(1, self._duckdb_rules)
         reader.refresh()
         for name in relations.names:
-            versions = relations.read(name)
-            self._duckdb_rules.set_relation(name, versions)
-            self._tasks.set_relation(name, versions)
-            spark.createDataFrame(versions).createOrReplaceTempView(relation_view(name))
+            engines.set_relation(name, relations.read(name))
 
     def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
         """All events with ts in a range. Their input must be archived. Raises `LimitExceeded`.
@@ -185,7 +139,7 @@ class PastFinder:
         if self._is_in_memory(groups, request):
             try:
                 for group in groups:
-                    result = self._duckdb_rules.run_query(group, request)
+                    result = self._rule_engines.duckdb_rules.run_query(group, request)
                     columns.update(divide_result(group, result, time_range))
                 return columns
             except SparkRequired:
@@ -212,7 +166,7 @@ class PastFinder:
         shape = rules[0].shape
         input_range = time_range.shift(start=-shape.reach, end=shape.lag)
         rule_slice = RuleSlice(tuple(rules), time_range, input_range)
-        groups = self._grouper.group(rules)
+        groups = self._rule_engines.grouper.group(rules)
         sources = {stream: self._rows.find_range(stream, input_range) for stream in shape.streams}
         if self._choice.allows_duckdb and all(group.query is not None for group in groups):
             sources = {
@@ -226,7 +180,7 @@ class PastFinder:
     ) -> dict[ActiveRule, list[Event] | Exception]:
         rule_slice = request.rule_slice
         assert rule_slice is not None
-        evaluation = evaluate_groups(groups, request, self._rule_engines)
+        evaluation = evaluate_groups(groups, request, self._rule_engines.rule_engines)
         if evaluation.lost_rows:
             self._store_losses(evaluation.lost_rows)
         outcomes: dict[ActiveRule, list[Event] | Exception] = {}

@@ -10,9 +10,8 @@ from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros, micros_column
 from moirae.config import Settings, stream_schema
 from moirae.errors import Problem, ProblemsError
-from moirae.evaluation import DuckDBRules
 from moirae.evaluation.plan import ActiveRule
-from moirae.history import PastFinder, RelationVersions
+from moirae.history import PastEngines, PastFinder, RelationVersions
 from moirae.rule_tests.coverage import CoveredItem
 from moirae.rule_tests.expectations import Expectation, UnmetExpectation, expects_alerts
 from moirae.rule_tests.input_past import InputPast
@@ -34,7 +33,16 @@ class RuleTester:
         self._definitions = definitions
         self._spark = spark
         self._schemas = [stream_schema(*item) for item in settings.streams.items()]
-        self._duckdb_rules = DuckDBRules()
+        self._engines = PastEngines(
+            spark,
+            {schema.name: schema.query_columns for schema in self._schemas},
+            {name: relation.columns for name, relation in settings.relations.items()},
+            settings.recall.engine,
+        )
+        self._rules = {
+            definition.name: ActiveRule.of_workspace(definition, settings)
+            for definition in definitions
+        }
         self.covered: set[CoveredItem] = set()
         """What the tests that ran expected something of."""
 
@@ -59,7 +67,7 @@ class RuleTester:
     def _list_alerting(self) -> list[ActiveRule]:
         """The rules whose alerts can be tested."""
         return [
-            ActiveRule.of_workspace(definition, self._settings)
+            self._rules[definition.name]
             for definition in self._definitions
             if _find_untestable(definition) is None and _find_untestable_alerts(definition) is None
         ]
@@ -86,9 +94,7 @@ class RuleTester:
                 reason = _find_unsupported(definition, expectation)
                 if reason is not None:
                     problems.append(origin.make_problem(f"{definition.name}: {reason}", *path))
-            rules_by_test.append(
-                [ActiveRule.of_workspace(definition, self._settings) for definition in definitions]
-            )
+            rules_by_test.append([self._rules[definition.name] for definition in definitions])
         if problems:
             raise ProblemsError(problems)
         return rules_by_test
@@ -98,13 +104,7 @@ class RuleTester:
         columns = {name: relation.columns for name, relation in self._settings.relations.items()}
         reader = write_archive(folder, self._schemas, test_input.rows)
         relations = RelationVersions(test_input.relations.__getitem__, frozenset(columns), columns)
-        finder = PastFinder(
-            self._spark,
-            reader,
-            relations,
-            self._settings.recall.engine,
-            duckdb_rules=self._duckdb_rules,
-        )
+        finder = PastFinder(self._spark, reader, relations, engines=self._engines)
         stages = RuleTestStages.create(self._settings, self._spark, reader, relations)
         return InputPast(finder, stages, test_input.start, self._find_range(test, test_input))
 

@@ -14,7 +14,7 @@ from moirae.alerts import Event
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule
-from moirae.history import finder
+from moirae.history import engines
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.live.relations import Relations
 from moirae.runtime import database
@@ -68,7 +68,7 @@ def find(
         setting,
     )
     jobs = SparkJobs(world.spark.sparkContext)
-    past._tasks.jobs = jobs
+    past._rule_engines._tasks.jobs = jobs
     events = past.find_events(rule, TimeRange())
     return sorted(events, key=lambda event: (event.ts, event.eid)), jobs.task_count
 
@@ -96,7 +96,7 @@ def test_past_with_too_many_event_rows_is_refused(world: tuple[World, Settings])
     (rule,) = [rule for rule in archive.detector.active_rules if rule.name == "g/Filter"]
     with (
         patch.object(choice, "WIDE_SCAN_ROWS", 1),
-        patch.object(finder, "MAX_PAST_EVENT_ROWS", 3),
+        patch.object(engines, "MAX_PAST_EVENT_ROWS", 3),
         pytest.raises(LimitExceeded, match="more than 3 event rows"),
     ):
         find(archive, settings, rule, "auto")

@@ -1,12 +1,15 @@
 """The alerts of a back-test are those that live detection had: first events, times, states, events.
+They are so whether it reads all rows, or those that a scan of the files finds necessary.
 
 Not the IDs of alerts: live, one whose start has moved keeps the ID that it was first told with.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +22,14 @@ from moirae.backtest.archive import BacktestArchive
 from moirae.backtest.run import Backtest, plan_backtest
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
+from moirae.evaluation.necessary_scan import NecessaryScan
 from moirae.evaluation.plan import ActiveRule
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
 from moirae.rules.definition import Definition
 from moirae.runtime import database
+from recall.engines.routing import choice
 from tests.property.world import Plan, World, definitions, workspace
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
@@ -88,6 +93,22 @@ def list_backtest_alerts(world: World, rules: list[Definition]) -> list[tuple[An
     return sorted(alerts, key=repr)
 
 
+@contextmanager
+def scanned_streams() -> Iterator[set[str]]:
+    """Scan files that have a row, and tell of which streams rows were found by it."""
+    streams: set[str] = set()
+    read = NecessaryScan.read
+
+    def record(scan: NecessaryScan, groups: Any, stream: str, *arguments: Any) -> Any:
+        rows = read(scan, groups, stream, *arguments)
+        if rows is not None:
+            streams.add(stream)
+        return rows
+
+    with patch.object(choice, "WIDE_SCAN_ROWS", 1), patch.object(NecessaryScan, "read", record):
+        yield streams
+
+
 @pytest.mark.timeout(3000)
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9))
@@ -105,4 +126,8 @@ def test_backtest_has_the_alerts_of_live_detection(
         world.ingest(batch, at_once=bool(seed % 2))
     world.end_input()
     world.follow_up.run_to_end()
-    assert list_backtest_alerts(world, rules) == list_live_alerts(world) != []
+    alerts = list_live_alerts(world)
+    assert list_backtest_alerts(world, rules) == alerts != []
+    with scanned_streams() as streams:
+        assert list_backtest_alerts(world, rules) == alerts
+    assert streams == {"a", "b"}
