@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -124,7 +125,7 @@ def scan(
     max_event_rows: int = 100,
 ) -> pa.Table | None:
     groups = RuleGrouper({"s": COLUMNS}).group([make_filter("A", value) for value in thresholds])
-    return NecessaryScan(reader, cores=1).read(groups, "s", time_range, max_event_rows)
+    return NecessaryScan(reader, Mock(cores=1)).read(groups, "s", time_range, max_event_rows)
 
 
 def test_scan_reads_rows_in_time_and_not_a_number_is_large(reader: Reader) -> None:
