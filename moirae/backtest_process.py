@@ -34,7 +34,7 @@ from sql.rules import BacktestGateway, ClaimedBacktest
 
 _LOG = structlog.get_logger()
 
-_POLL_INTERVAL = 0.5  # seconds between two looks for back-tests
+_POLL_INTERVAL = 0.5  # seconds between two looks for signals and ends of processes
 _BEAT_INTERVAL = 2.0  # seconds between two signs of life
 _LEASE = 30.0  # seconds without a sign of life after which a back-test is run again
 _MAX_ATTEMPTS = 2  # processes that may end by one back-test
@@ -132,13 +132,15 @@ class _Watch:
         self._ended.set()
 
     def _run(self) -> None:
-        with connect_database(self._settings, "back-test watch") as connection:
+        with (
+            connect_database(self._settings, "back-test watch") as connection,
+            closing(SignalListener(connection, BACKTEST_CHANNEL)) as listener,
+        ):
             gateway = BacktestGateway(connection)
             last_beat = 0.0
-            while not self._ended.wait(_POLL_INTERVAL):
-                if time.monotonic() - last_beat < _BEAT_INTERVAL and not gateway.is_cancelled(
-                    self._claimed.id
-                ):
+            while not self._ended.is_set():
+                is_due = time.monotonic() - last_beat >= _BEAT_INTERVAL
+                if not is_due and not listener.wait(_POLL_INTERVAL):
                     continue
                 last_beat = time.monotonic()
                 if gateway.beat(self._claimed):
@@ -210,7 +212,11 @@ def run_child(settings: Settings, parent_pid: int) -> None:
     watch_parent(parent_pid, stop, _TERMINATE_TIMEOUT)
     warehouse = Path(settings.home) / "warehouse-backtest"
     conf = {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf}
-    with connect_database(settings, "back-tests") as connection, ExitStack() as stack:
+    with (
+        connect_database(settings, "back-tests") as connection,
+        closing(SignalListener(connection, BACKTEST_CHANNEL)) as listener,
+        ExitStack() as stack,
+    ):
 
         @cache
         def start_spark() -> SparkSession:
@@ -218,12 +224,16 @@ def run_child(settings: Settings, parent_pid: int) -> None:
             return stack.enter_context(session)
 
         runner = BacktestRunner(settings, connection, start_spark)
-        last_run = time.monotonic()
+        last_run = asked_at = time.monotonic()
+        is_due = True
         while time.monotonic() - last_run < _IDLE_TIMEOUT and not stop.is_set():
-            if runner.run_next():
-                last_run = time.monotonic()
-            else:
-                stop.wait(_POLL_INTERVAL)
+            if is_due:
+                asked_at = time.monotonic()
+                is_due = runner.run_next()
+                if is_due:
+                    last_run = time.monotonic()
+                    continue
+            is_due = listener.wait(_POLL_INTERVAL) or time.monotonic() - asked_at > _LEASE
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from sql.gateway import Gateway
 
 # New tasks and commands for recall processes.
 RECALL_CHANNEL: Final = "moirae_recalls"
-# New back-tests for recall processes.
+# New back-tests for recall processes, and requests to end one.
 BACKTEST_CHANNEL: Final = "moirae_backtests"
 
 
@@ -24,7 +24,7 @@ class SignalGateway(Gateway):
         self._execute("notify", channel=RECALL_CHANNEL)
 
     def notify_backtests(self) -> None:
-        """Wake who starts back-tests: one waits."""
+        """Wake who starts and runs back-tests: one waits, or is cancelled."""
         self._execute("notify", channel=BACKTEST_CHANNEL)
 
 

@@ -38,10 +38,6 @@ WHERE id = (
     ORDER BY requested_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id, request, attempts
 
--- is_cancelled --
--- Whether the end of a back-test was requested.
-SELECT coalesce((SELECT cancel_requested FROM backtests WHERE id = %(id)s), true)
-
 -- beat --
 -- Store a sign of life of the process that runs a back-test. Returns whether it is to end.
 UPDATE backtests SET seen_at = clock_timestamp()

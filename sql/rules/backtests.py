@@ -69,10 +69,6 @@ class BacktestGateway(Gateway):
         """Take the oldest that waits, or that had no sign of life for `lease` seconds."""
         return self._record(ClaimedBacktest, "claim", lease=lease)
 
-    def is_cancelled(self, id: UUID) -> bool:
-        """Whether its end was requested."""
-        return bool(self._value("is_cancelled", id=id))
-
     def beat(self, claimed: ClaimedBacktest) -> bool:
         """Store a sign of life. Returns whether to continue: not if it is cancelled or was lost."""
         row = self._execute("beat", id=claimed.id, attempt=claimed.attempts).fetchone()

@@ -174,6 +174,7 @@ def cancel(workspace: "LocalWorkspace", backtest: UUID) -> BacktestStatus:
     """End a back-test with what was found. Has no effect on one that has ended."""
     _find(workspace, backtest)
     BacktestGateway(workspace.connection).cancel(backtest)
+    SignalGateway(workspace.connection).notify_backtests()
     return _describe(_find(workspace, backtest))
 
 
