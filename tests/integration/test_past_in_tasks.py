@@ -14,7 +14,7 @@ from moirae.alerts import Event
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule
-from moirae.history import engines
+from moirae.history import engines, finder
 from moirae.history.finder import PastFinder, RelationVersions
 from moirae.live.relations import Relations
 from moirae.runtime import database
@@ -97,6 +97,7 @@ def test_past_with_too_many_event_rows_is_refused(world: tuple[World, Settings])
     with (
         patch.object(choice, "WIDE_SCAN_ROWS", 1),
         patch.object(engines, "MAX_PAST_EVENT_ROWS", 3),
+        patch.object(finder, "MAX_PAST_EVENT_ROWS", 3),
         pytest.raises(LimitExceeded, match="more than 3 event rows"),
     ):
         find(archive, settings, rule, "auto")
