@@ -1,9 +1,9 @@
-"""Holds lessons back until their bursts are complete, and leaves out those of exceptions. No I/O.
+"""Holds lessons back until their bursts are complete, and says how much each counts. No I/O.
 
 A burst weighs as one sample. If the tag of one of its events differs from that of the rest, as when
-the tags of single events are wrong, it begins an episode of its own. Were it a sample, probabilities
-would follow the number of episodes, and say of all events what holds for the exceptions. Which ones
-are exceptions is not known before the burst is over.
+the tags of single events are wrong, it begins an episode of its own. Were it a sample of weight 1,
+probabilities would follow the number of episodes, and say of all events what holds for the
+exceptions. So each tag counts by its share of the burst, which is not known before it is over.
 """
 
 from collections import deque
@@ -48,8 +48,10 @@ class Bursts(Generic[Lesson]):
         """An episode begins with an event that was added."""
         self._waiting.append(_Waiting(row, tag, lesson))
 
-    def take_complete(self, ts: Micros) -> list[Lesson]:
-        """The lessons of the bursts that are over when the tags of events up to `ts` are known."""
+    def take_complete(self, ts: Micros) -> list[tuple[Lesson, float]]:
+        """The lessons of the bursts that are over when the tags of events up to `ts` are known, and
+        how much each counts.
+        """
         count = 0
         for waiting in self._waiting:
             if ts <= self._corpus.times[waiting.row] + self._gap:
@@ -57,20 +59,19 @@ class Bursts(Generic[Lesson]):
             count += 1
         return self._take(count)
 
-    def take_all(self) -> list[Lesson]:
-        """All lessons that wait, by what is known of their bursts."""
+    def take_all(self) -> list[tuple[Lesson, float]]:
+        """The same of all lessons that wait, by what is known of their bursts."""
         return self._take(len(self._waiting))
 
-    def _take(self, count: int) -> list[Lesson]:
+    def _take(self, count: int) -> list[tuple[Lesson, float]]:
         lessons = []
         for _ in range(count):
             row, tag, lesson = self._waiting.popleft()
-            if not self._is_exception(row, tag):
-                lessons.append(lesson)
+            lessons.append((lesson, self._share(row, tag)))
         return lessons
 
-    def _is_exception(self, row: int, tag: str) -> bool:
-        """Whether most of the burst has other tags."""
+    def _share(self, row: int, tag: str) -> float:
+        """The share of the burst's events that have the tag."""
         times = self._corpus.times
         rows, same_count = [], 0
         for other_row, other_tag in self._newest:
@@ -79,9 +80,10 @@ class Bursts(Generic[Lesson]):
                     same_count += 1
                 else:
                     rows.append(other_row)
-        if len(rows) <= same_count:
-            return False
+        if not rows:
+            return 1.0
         contexts = self._corpus.contexts
         other_contexts = contexts.oldest_rows(max(rows) + 1).select_rows(np.array(rows))
         scores = score_by_attributes(contexts[row], self._corpus.counts(), other_contexts)
-        return int(np.count_nonzero(scores >= _SIMILARITY)) > same_count
+        other_count = int(np.count_nonzero(scores >= _SIMILARITY))
+        return same_count / (same_count + other_count)

@@ -6,7 +6,7 @@ learned from predictions that could not know the outcome.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from recall.similarity.measures import Corpus, CorpusCounts, Floats
 _RANDOM_EVENTS = 40
 _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
+# The forecast of an event is recorded if this share of its burst has its tag.
+_MIN_RECORDED_SHARE = 0.5
 # From this number of episodes on, fewer and fewer are forecast and make a sample.
 _FULL_FORECASTING = 300
 # From this number of events on, fewer and fewer are predicted, so that the weights are learned from
@@ -229,16 +231,18 @@ class Learner:
         if self.model.use_time and self._gap:
             self._bursts.wait(row, tag, lesson)
         else:
-            self._learn_lessons([lesson])
+            self._learn_lessons([(lesson, 1.0)])
 
-    def _learn_lessons(self, lessons: Iterable[_Lesson]) -> None:
+    def _learn_lessons(self, lessons: Iterable[tuple[_Lesson, float]]) -> None:
+        """`lessons`: with how much each counts."""
         model = self.model
-        for lesson in lessons:
+        for lesson, share in lessons:
             if lesson.sample is not None:
-                model.pair_model.learn(lesson.sample)
-            model.calibration.learn(lesson.prediction)
-            model.mixture.learn(lesson.forecast, lesson.prediction.tag)
-            model.record.add(lesson.forecast.best_probability)
+                model.pair_model.learn(replace(lesson.sample, weight=share))
+            model.calibration.learn(lesson.prediction, share)
+            model.mixture.learn(lesson.forecast, lesson.prediction.tag, share)
+            if share >= _MIN_RECORDED_SHARE:
+                model.record.add(lesson.forecast.best_probability)
 
     def learn_waiting(self) -> None:
         """Learn from the first events of episodes whose bursts may not be over."""

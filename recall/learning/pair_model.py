@@ -65,12 +65,14 @@ class PairSample:
     """A new event with some past events: their features, and whether they have the same tag.
 
     `shares`: how much each past event counts. All events of a tag count 1 together, drawn or not:
-    they are equally relevant, and a tag is not more probable because it has many.
+    they are equally relevant, and a tag is not more probable because it has many. `weight`: how
+    much the sample counts.
     """
 
     features: Floats
     relevant: npt.NDArray[np.bool_]
     shares: Floats
+    weight: float = 1.0
 
 
 class PairModel:
@@ -109,7 +111,7 @@ class PairModel:
 
     def learn(self, sample: PairSample) -> None:
         """Add a sample. The weights are fitted again from time to time."""
-        self.mixture.learn(sample_losses(sample, self._rankings()))
+        self.mixture.learn(sample.weight * sample_losses(sample, self._rankings()))
         self._samples.append(sample)
         self._sample_count += 1
         if self._refits and self._sample_count >= self._next_fit:
@@ -128,6 +130,9 @@ class PairModel:
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         offsets = np.log(np.concatenate([sample.shares for sample in self._samples]))
         targets = relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
+        sample_weights = np.array([sample.weight for sample in self._samples])
+        row_weights = np.repeat(sample_weights, sizes)
+        targets *= row_weights
 
         def loss(weights: Floats) -> tuple[float, Floats]:
             scores = features @ weights + offsets
@@ -135,8 +140,9 @@ class PairModel:
             exponentials = np.exp(scores)
             totals = np.add.reduceat(exponentials, starts)
             deviations = (weights - _PRIOR_MEANS) / _PRIOR_DEVIATIONS
-            value = np.log(totals).sum() - targets @ scores + 0.5 * (deviations**2).sum()
-            errors = exponentials / np.repeat(totals, sizes) - targets
+            value = sample_weights @ np.log(totals) - targets @ scores
+            value += 0.5 * (deviations**2).sum()
+            errors = row_weights * exponentials / np.repeat(totals, sizes) - targets
             slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
             return float(value), slope
 

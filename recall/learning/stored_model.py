@@ -27,7 +27,7 @@ from recall.learning.votes import Votes
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 5
+MODEL_FORMAT = 6
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."
@@ -153,6 +153,7 @@ class StoredModel:
             "tag_mixture": model.mixture.tags.weights,
             "tag_pool": model.mixture.pool.weights,
             "novelty_mixture": model.mixture.novelty.weights,
+            "best_tag": model.mixture.best_tag.weights,
             "forecasts": model.record.to_array(),
             "temperature": np.array(model.calibration.temperature),
             "noise": np.array(model.calibration.noise),
@@ -182,6 +183,7 @@ class StoredModel:
         mixture.tags.weights = arrays["tag_mixture"]
         mixture.pool.weights = arrays["tag_pool"]
         mixture.novelty.weights = arrays["novelty_mixture"]
+        mixture.best_tag.weights = arrays["best_tag"]
         vocabulary = Vocabulary()
         vocabulary.encode_terms(arrays["terms"].tolist())
         model = LearnedModel(

@@ -9,7 +9,7 @@ whether the tag was new.
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,13 +56,14 @@ class _CalibratedOutcome:
     """What a prediction says at each temperature and share of noise, compared with the tag.
 
     By both: `losses`: log loss, `best_log_odds`: of the most probable tag. `is_right`: whether that
-    tag came. None if the tag was new: `features` alone count.
+    tag came. None if the tag was new: `features` alone count. `weight`: how much it counts.
     """
 
     features: Floats
     losses: Floats | None = None
     best_log_odds: Floats | None = None
     is_right: bool = False
+    weight: float = 1.0
 
 
 class TagCalibration:
@@ -124,9 +125,9 @@ class TagCalibration:
         noisy: Floats = (1 - self.noise) * shares + self.noise / len(shares)
         return noisy
 
-    def learn(self, prediction: PastPrediction) -> None:
-        """Add the prediction for an event whose tag became known."""
-        self._outcomes.append(_compare(prediction))
+    def learn(self, prediction: PastPrediction, weight: float = 1.0) -> None:
+        """Add the prediction for an event whose tag became known. `weight`: how much it counts."""
+        self._outcomes.append(replace(_compare(prediction), weight=weight))
         self._prediction_count += 1
         if self._refits and self._prediction_count >= self._next_fit:
             growth = max(int(self._prediction_count * _REFIT_GROWTH), _MIN_REFIT_INTERVAL)
@@ -149,23 +150,25 @@ class TagCalibration:
         losses = losses + _NOISE_SHARES / _MEAN_NOISE
         for outcome in list(self._outcomes)[-_MAX_TEMPERATURE_PREDICTIONS:]:
             if outcome.losses is not None:
-                losses += outcome.losses
+                losses += outcome.weight * outcome.losses
         temperature, noise = np.unravel_index(np.argmin(losses), losses.shape)
         return int(temperature), int(noise)
 
     def _fit_best_weights(self, temperature: int, noise: int) -> None:
-        features, labels = [], []
+        features, labels, weights = [], [], []
         for outcome in self._outcomes:
             if outcome.best_log_odds is not None:
                 features.append(np.array([1.0, outcome.best_log_odds[temperature, noise]]))
                 labels.append(outcome.is_right)
+                weights.append(outcome.weight)
         if features:
-            self.best_weights = fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS)
+            self.best_weights = fit_logistic(features, labels, _PRIOR_BEST_WEIGHTS, weights)
 
     def _fit_novelty_weights(self) -> None:
         features = [outcome.features for outcome in self._outcomes]
         labels = [outcome.losses is None for outcome in self._outcomes]
-        self.novelty_weights = fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS)
+        weights = [outcome.weight for outcome in self._outcomes]
+        self.novelty_weights = fit_logistic(features, labels, _PRIOR_NOVELTY_WEIGHTS, weights)
 
 
 def _compare(prediction: PastPrediction) -> _CalibratedOutcome:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recall.learning.arrays import grow
+from recall.learning.best_tag import BestTagCalibration
 from recall.learning.switching_mixture import SwitchingMixture
 from recall.learning.tag_pool import TagPool
 from recall.similarity.measures import Floats
@@ -44,13 +45,14 @@ class TagForecast:
 
     `shares`: by tag, the probability if the tag is not new; `new_tag`: that it is. `distributions`:
     the same by predictor and tag, first that of the pool of the others; `chances`: by predictor,
-    that it is new.
+    that it is new. `mixed`: by tag, the mean of the predictors, from which `shares` are calibrated.
     """
 
     shares: Floats
     new_tag: float
     distributions: Floats
     chances: Floats
+    mixed: Floats
 
     @property
     def probabilities(self) -> Floats:
@@ -158,6 +160,7 @@ class TagMixture:
         self.pool = TagPool(_POOL_WEIGHTS[:count])
         self.tags = SwitchingMixture(_TAG_WEIGHTS[: count + 1], _SHARE)
         self.novelty = SwitchingMixture(_NOVELTY_WEIGHTS, _SHARE)
+        self.best_tag = BestTagCalibration()
 
     def mix(
         self, learned: Floats, votes: Floats, learned_chance: float, history: TagHistory
@@ -172,20 +175,26 @@ class TagMixture:
         distributions = np.vstack([self.pool.pool(predictors), predictors])
         chances = np.array([learned_chance, *history.new_tag_shares()])
         chances = np.clip(chances, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        mixed = self.tags.weights @ distributions
         return TagForecast(
-            self.tags.weights @ distributions,
+            self.best_tag.correct(mixed),
             float(self.novelty.weights @ chances),
             distributions,
             chances,
+            mixed,
         )
 
-    def learn(self, forecast: TagForecast, tag_id: int | None) -> None:
-        """The tag of an event is known. `tag_id`: None: it was not among the tags."""
+    def learn(self, forecast: TagForecast, tag_id: int | None, weight: float = 1.0) -> None:
+        """The tag of an event is known.
+
+        `tag_id`: None: it was not among the tags. `weight`: how much the event counts.
+        """
         if tag_id is None:
-            self.novelty.learn(-np.log(forecast.chances))
+            self.novelty.learn(-weight * np.log(forecast.chances))
             return
-        self.novelty.learn(-np.log(1 - forecast.chances))
+        self.novelty.learn(-weight * np.log(1 - forecast.chances))
         pooled, predictors = forecast.distributions[0], forecast.distributions[1:]
-        self.pool.learn(predictors, pooled, tag_id)
+        self.pool.learn(predictors, pooled, tag_id, weight)
         probabilities = np.maximum(forecast.distributions[:, tag_id], _MIN_PROBABILITY)
-        self.tags.learn(-np.log(probabilities))
+        self.tags.learn(-weight * np.log(probabilities))
+        self.best_tag.learn(forecast.mixed, tag_id, weight)

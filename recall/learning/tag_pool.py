@@ -37,11 +37,16 @@ class TagPool:
         pooled: Floats = exponentials / exponentials.sum()
         return pooled
 
-    def learn(self, distributions: Floats, pooled: Floats, tag_id: int) -> None:
-        """The tag of an event is known. `pooled`: what was predicted for it."""
+    def learn(
+        self, distributions: Floats, pooled: Floats, tag_id: int, weight: float = 1.0
+    ) -> None:
+        """The tag of an event is known. `pooled`: what was predicted for it. `weight`: how much it
+        counts.
+        """
         logarithms = np.log(distributions + _PROBABILITY_FLOOR)
         means = logarithms @ pooled
         self._curvature = _DECAY * self._curvature + (1 - _DECAY) * self._prior_curvature
-        self._curvature += (logarithms * pooled) @ logarithms.T - np.outer(means, means)
-        slope = means - logarithms[:, tag_id]
+        variances = (logarithms * pooled) @ logarithms.T - np.outer(means, means)
+        self._curvature += weight * variances
+        slope = weight * (means - logarithms[:, tag_id])
         self.weights = self.weights - np.linalg.solve(self._curvature, slope)

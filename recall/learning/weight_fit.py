@@ -38,16 +38,24 @@ def _linear_algebra_threads() -> Any:
 
 
 def fit_logistic(
-    features: Sequence[Floats] | Floats, outcomes: Sequence[bool], prior: Floats
+    features: Sequence[Floats] | Floats,
+    outcomes: Sequence[bool],
+    prior: Floats,
+    case_weights: Sequence[float] | None = None,
 ) -> Floats:
-    """The weights of a logistic regression; `prior`: their means before anything is known."""
+    """The weights of a logistic regression; `prior`: their means before anything is known.
+
+    `case_weights`: how much each case counts; None: each counts 1.
+    """
     rows, labels = np.array(features), np.array(outcomes, dtype=float)
+    counts = np.ones(len(labels)) if case_weights is None else np.array(case_weights)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = rows @ weights
         deviations = (weights - prior) / _WEIGHT_DEVIATION
-        value = np.logaddexp(0, logits).sum() - labels @ logits + 0.5 * (deviations**2).sum()
-        slope = rows.T @ (sigmoid(logits) - labels) + deviations / _WEIGHT_DEVIATION
+        value = counts @ (np.logaddexp(0, logits) - labels * logits)
+        value += 0.5 * (deviations**2).sum()
+        slope = rows.T @ (counts * (sigmoid(logits) - labels)) + deviations / _WEIGHT_DEVIATION
         return float(value), slope
 
     return fit_weights(loss, prior)

@@ -1,4 +1,4 @@
-"""Lessons wait for the end of their bursts; those of exceptions are left out."""
+"""Lessons wait for the end of their bursts, and count by the share of their tag."""
 
 import pytest
 
@@ -26,36 +26,33 @@ def wait(bursts: Bursts[str], row: int, tag: str) -> None:
     bursts.wait(row, tag, "lesson")
 
 
-@pytest.mark.parametrize(("tag", "lessons"), [("a", ["lesson"]), ("b", [])])
-def test_lesson_of_a_tag_that_most_of_the_burst_does_not_have_is_left_out(
-    tag: str, lessons: list[str]
-) -> None:
-    bursts, row = make_bursts([10 * HOUR] * 3, "aaa")
-    wait(bursts, row, tag)
-    assert bursts.take_all() == lessons
-
-
 @pytest.mark.parametrize(
-    ("times", "tags"),
-    [([], ""), ([10 * HOUR], "a"), ([10 * HOUR] * 3, "abb"), ([8 * HOUR] * 3, "aaa")],
+    ("times", "tags", "share"),
+    [
+        ([], "", 1.0),
+        ([10 * HOUR], "a", 0.5),
+        ([10 * HOUR] * 3, "aaa", 0.25),
+        ([10 * HOUR] * 3, "abb", 0.75),
+        ([8 * HOUR] * 3, "aaa", 1.0),
+    ],
 )
-def test_lesson_stays_unless_similar_events_of_the_burst_have_other_tags(
-    times: list[int], tags: str
+def test_lesson_counts_by_the_share_of_similar_events_of_the_burst_with_its_tag(
+    times: list[int], tags: str, share: float
 ) -> None:
     bursts, row = make_bursts(times, tags)
     wait(bursts, row, "b")
-    assert bursts.take_all() == ["lesson"]
+    assert bursts.take_all() == [("lesson", share)]
 
 
 def test_lesson_waits_for_the_end_of_the_burst() -> None:
     bursts, row = make_bursts([], "")
     wait(bursts, row, "b")
     assert bursts.take_complete(11 * HOUR) == []
-    assert bursts.take_complete(11 * HOUR + 1) == ["lesson"]
+    assert bursts.take_complete(11 * HOUR + 1) == [("lesson", 1.0)]
     assert bursts.take_all() == []
 
 
 def test_events_of_other_terms_belong_to_another_burst() -> None:
     bursts, _ = make_bursts([-HOUR] * 3, "aaa")
     wait(bursts, 0, "b")
-    assert bursts.take_all() == ["lesson"]
+    assert bursts.take_all() == [("lesson", 1.0)]
