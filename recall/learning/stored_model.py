@@ -154,6 +154,7 @@ class StoredModel:
             "tag_pool": model.mixture.pool.weights,
             "novelty_mixture": model.mixture.novelty.weights,
             "best_tag": model.mixture.best_tag.weights,
+            "stage_mixture": model.mixture.stages.weights,
             "forecasts": model.record.to_array(),
             "temperature": np.array(model.calibration.temperature),
             "noise": np.array(model.calibration.noise),
@@ -184,6 +185,7 @@ class StoredModel:
         mixture.pool.weights = arrays["tag_pool"]
         mixture.novelty.weights = arrays["novelty_mixture"]
         mixture.best_tag.weights = arrays["best_tag"]
+        mixture.stages.weights = arrays["stage_mixture"]
         vocabulary = Vocabulary()
         vocabulary.encode_terms(arrays["terms"].tolist())
         model = LearnedModel(

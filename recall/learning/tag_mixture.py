@@ -2,7 +2,8 @@
 
 Two things are predicted: whether the tag is new, and if it is not, which one it is. For each there
 are several predictors, whose weights are learned from predictions that were made before the tag was
-known. The log loss of the forecast is the sum of both losses, so their bounds add up too.
+known. The log loss of the forecast is the sum of both losses, so their bounds add up too. So does
+that of the last stage, which mixes the mean of the predictors with its calibration.
 """
 
 from collections import deque
@@ -34,6 +35,8 @@ _MIN_PROBABILITY = 1e-4
 _POOL_WEIGHTS = np.array([0.7, 0.2, 0.1, 0.0, 0.0, 0.0])
 # Of the pool of these, and of each of them.
 _TAG_WEIGHTS = np.array([4.0, 4.0, 2.0, 1.0, 2.0, 1.0, 1.0])
+# Of the mean of the predictors, and the same calibrated.
+_STAGE_WEIGHTS = np.array([1.0, 30.0])
 # Of the regression, the recent share, the newest share, and the share of all.
 _NOVELTY_WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0])
 _TIMELESS_TAG_PREDICTORS = 4
@@ -45,14 +48,14 @@ class TagForecast:
 
     `shares`: by tag, the probability if the tag is not new; `new_tag`: that it is. `distributions`:
     the same by predictor and tag, first that of the pool of the others; `chances`: by predictor,
-    that it is new. `mixed`: by tag, the mean of the predictors, from which `shares` are calibrated.
+    that it is new. `stages`: by tag, the mean of the predictors, and the same calibrated.
     """
 
     shares: Floats
     new_tag: float
     distributions: Floats
     chances: Floats
-    mixed: Floats
+    stages: Floats
 
     @property
     def probabilities(self) -> Floats:
@@ -161,6 +164,7 @@ class TagMixture:
         self.tags = SwitchingMixture(_TAG_WEIGHTS[: count + 1], _SHARE)
         self.novelty = SwitchingMixture(_NOVELTY_WEIGHTS, _SHARE)
         self.best_tag = BestTagCalibration()
+        self.stages = SwitchingMixture(_STAGE_WEIGHTS, _SHARE)
 
     def mix(
         self, learned: Floats, votes: Floats, learned_chance: float, history: TagHistory
@@ -176,12 +180,13 @@ class TagMixture:
         chances = np.array([learned_chance, *history.new_tag_shares()])
         chances = np.clip(chances, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         mixed = self.tags.weights @ distributions
+        stages = np.array([mixed, self.best_tag.correct(mixed)])
         return TagForecast(
-            self.best_tag.correct(mixed),
+            self.stages.weights @ stages,
             float(self.novelty.weights @ chances),
             distributions,
             chances,
-            mixed,
+            stages,
         )
 
     def learn(self, forecast: TagForecast, tag_id: int | None, weight: float = 1.0) -> None:
@@ -197,4 +202,6 @@ class TagMixture:
         self.pool.learn(predictors, pooled, tag_id, weight)
         probabilities = np.maximum(forecast.distributions[:, tag_id], _MIN_PROBABILITY)
         self.tags.learn(-weight * np.log(probabilities))
-        self.best_tag.learn(forecast.mixed, tag_id, weight)
+        probabilities = np.maximum(forecast.stages[:, tag_id], _MIN_PROBABILITY)
+        self.stages.learn(-weight * np.log(probabilities))
+        self.best_tag.learn(forecast.stages[0], tag_id, weight)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from recall.learning.tag_mixture import TagHistory, TagMixture
+from recall.learning.switching_mixture import regret_bound
+from recall.learning.tag_mixture import _SHARE, TagHistory, TagMixture
 
 
 def make_history(tags: list[int]) -> TagHistory:
@@ -72,3 +73,19 @@ def test_restored_history_is_the_same() -> None:
     np.testing.assert_array_equal(restored.recent_frequencies(), history.recent_frequencies())
     np.testing.assert_array_equal(restored.new_tag_shares(), history.new_tag_shares())
     assert restored.episode_count == history.episode_count == 6
+
+
+def test_calibration_costs_no_more_than_its_bound() -> None:
+    """The best tag is right for long, and then never again: what was calibrated misleads."""
+    rng = np.random.default_rng(1)
+    history, mixture = make_history([0, 0, 1, 1]), TagMixture(use_time=True)
+    learned, votes = np.array([0.6, 0.4]), np.full((2, 2), 0.5)
+    loss = loss_before = 0.0
+    initial = mixture.stages.weights
+    for number in range(200):
+        forecast = mixture.mix(learned, votes, 0.01, history)
+        tag = int(number >= 100 or rng.random() < 0.05)
+        loss -= np.log(forecast.shares[tag])
+        loss_before -= np.log(forecast.stages[0, tag])
+        mixture.learn(forecast, tag)
+    assert loss <= loss_before + regret_bound(initial, _SHARE, [0] * 200)
