@@ -56,7 +56,8 @@ class BestTagCalibration:
         corrected = _clip(float(sigmoid(intercept + slope * _log_odds(probability))))
         calibrated: Floats = shares * ((1 - corrected) / (1 - probability))
         calibrated[best] = corrected
-        return calibrated / calibrated.sum()
+        calibrated /= calibrated.sum()
+        return calibrated
 
     def learn(self, shares: Floats, tag_id: int, weight: float) -> None:
         """The tag of an event is known. `shares`: what was predicted for it, before correction."""
@@ -71,10 +72,13 @@ class BestTagCalibration:
             self._fit()
 
     def _fit(self) -> None:
-        log_odds, is_right, weights = map(np.array, zip(*self._cases, strict=True))
-        features = np.column_stack([np.ones(len(log_odds)), log_odds])
-        ages = np.arange(1, len(log_odds) + 1) / len(log_odds)
-        self.weights = fit_logistic(features, is_right, _PRIOR_WEIGHTS, weights * ages**_AGE_POWER)
+        count = len(self._cases)
+        features, is_right, weights = [], [], []
+        for number, case in enumerate(self._cases, start=1):
+            features.append(np.array([1.0, case.log_odds]))
+            is_right.append(case.is_right)
+            weights.append(case.weight * (number / count) ** _AGE_POWER)
+        self.weights = fit_logistic(features, is_right, _PRIOR_WEIGHTS, weights)
 
 
 def _clip(probability: float) -> float:
