@@ -125,12 +125,23 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def write_stream(self, name: str) -> AbstractContextManager[BinaryIO]:
+    def write_stream(
+        self, name: str, *, sync_folder: bool = True
+    ) -> AbstractContextManager[BinaryIO]:
         """Yield a file to write to, apart from the cache of data files.
 
         The file appears under its name, whole and durable, when the context ends, and replaces one
-        of that name; not if the context ends by an error.
+        of that name; not if the context ends by an error. `sync_folder`: False for one of many
+        files, whose names are durable after `sync_folders` only.
         """
+
+    @abstractmethod
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Make the names of files durable, and those of the folders in which they are."""
+
+    @abstractmethod
+    def remove_unfinished(self) -> None:
+        """Remove what killed processes have left of files at any depth that nobody writes now."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -294,7 +305,7 @@ class LocalStorage(Storage):
             yield file
 
     @contextmanager
-    def write_stream(self, name: str) -> Iterator[BinaryIO]:
+    def write_stream(self, name: str, *, sync_folder: bool = True) -> Iterator[BinaryIO]:
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.parent / f".{uuid4().hex}{_UNFINISHED_SUFFIX}"
@@ -306,7 +317,19 @@ class LocalStorage(Storage):
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-        fsync_files([], [path.parent])
+        if sync_folder:
+            self.sync_folders([name])
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        folders: set[Path] = set()
+        for name in names:
+            folders.update((self._folder / name).parents)
+        own = {folder for folder in folders if folder.is_relative_to(self._folder)}
+        fsync_files([], sorted(own))
+
+    def remove_unfinished(self) -> None:
+        for path in self._folder.rglob(f".*{_UNFINISHED_SUFFIX}"):
+            path.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         path = self._folder / name

@@ -8,7 +8,7 @@ which both libraries read.
 import io
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -285,7 +285,7 @@ class S3Storage(Storage):
             yield cast(BinaryIO, io.BufferedReader(blocks, _READ_SIZE))
 
     @contextmanager
-    def write_stream(self, name: str) -> Iterator[BinaryIO]:
+    def write_stream(self, name: str, *, sync_folder: bool = True) -> Iterator[BinaryIO]:
         with tempfile.SpooledTemporaryFile(max_size=_MULTIPART_SIZE) as file:
             yield cast(BinaryIO, file)
             is_large = file.tell() > _MULTIPART_SIZE
@@ -293,6 +293,12 @@ class S3Storage(Storage):
             with self.translate_errors():
                 content = cast(BinaryIO, file)
                 obstore.put(self._store, self._object_key(name), content, use_multipart=is_large)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        pass  # an object is durable under its name
+
+    def remove_unfinished(self) -> None:
+        pass  # an object appears whole
 
     def remove(self, name: str) -> None:
         with self.translate_errors(), suppress(FileNotFoundError):

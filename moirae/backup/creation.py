@@ -128,7 +128,7 @@ class _Creation:
         self._started_at = started_at
         self._staging = staging
         self._root = open_storage(settings)
-        self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"[:-3] + "Z"
+        self._name = repository.choose_name(datetime.now(UTC))
         self._new_bytes = 0
 
     def run(self) -> Manifest:
@@ -187,7 +187,8 @@ class _Creation:
         )
         self._repository.write_manifest(manifest)
         if incomplete:
-            self._repository.remove_unused_files(self._repository.list_complete())
+            self._repository.remove_unfinished()
+            self._repository.remove_unused_files()
             self._repository.remove_backups(incomplete)
         return manifest
 
@@ -216,7 +217,12 @@ class _Creation:
         if not entries:
             return entries
         present = self._repository.list_data_files()
-        return {key: entry for key, entry in entries.items() if "/".join(key) in present}
+        may_hold = self._repository.may_hold
+        return {
+            key: entry
+            for key, entry in entries.items()
+            if may_hold(present.get("/".join(key)), entry)
+        }
 
     def _copy_tables(
         self,
@@ -260,6 +266,7 @@ class _Creation:
             self._new_bytes += entry.bytes
             self._options.report(copied, total)
             yield copy, entry
+        self._repository.sync_data_files(record.unrecorded)
 
 
 def _run_parallel(
@@ -280,25 +287,25 @@ def _run_parallel(
 
 
 class _CopyRecord:
-    """Records copied files in the folder of the backup."""
+    """Records copied files in the folder of the backup; `unrecorded`: since the last record."""
 
     def __init__(self, repository: Repository, name: str) -> None:
         self._repository = repository
         self._name = name
         self._number = 0
-        self._unrecorded: dict[str, dict[str, FileEntry]] = {}
+        self.unrecorded: dict[str, dict[str, FileEntry]] = {}
         self._count = 0
         self._recorded_at = time.monotonic()
 
     def add(self, table: str, path: str, entry: FileEntry) -> None:
         """Record a file, together with others."""
-        self._unrecorded.setdefault(table, {})[path] = entry
+        self.unrecorded.setdefault(table, {})[path] = entry
         self._count += 1
         age = time.monotonic() - self._recorded_at
         if self._count >= _RECORD_FILES or age > _RECORD_INTERVAL:
             self._number += 1
-            self._repository.write_copied(self._name, self._number, self._unrecorded)
-            self._unrecorded = {}
+            self._repository.write_copied(self._name, self._number, self.unrecorded)
+            self.unrecorded = {}
             self._count = 0
             self._recorded_at = time.monotonic()
 
@@ -322,7 +329,7 @@ class _FileCopier:
             local = LocalStorage(self._staging / "files") / table.name
             with (
                 table.storage.open_stream(copy.path) as source,
-                local.write_stream(copy.path) as target,
+                local.write_stream(copy.path, sync_folder=False) as target,
             ):
                 shutil.copyfileobj(source, target, 1 << 20)
             try:

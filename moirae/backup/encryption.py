@@ -22,6 +22,9 @@ class Cipher(Protocol):
     def recipient(self) -> str | None:
         """The public key; None: files are stored as they are."""
 
+    def may_hold(self, stored: int, content: int) -> bool:
+        """Whether a stored file of so many bytes may have content of so many."""
+
     def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
         """Copy a file into a backup."""
 
@@ -33,6 +36,10 @@ class PlainCipher:
     """Files are stored as they are."""
 
     recipient = None
+
+    def may_hold(self, stored: int, content: int) -> bool:
+        """Both are the same."""
+        return stored == content
 
     def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
         """Copy."""
@@ -69,6 +76,10 @@ class AgeCipher:
     def recipient(self) -> str:
         """The public key."""
         return str(self._recipient)
+
+    def may_hold(self, stored: int, content: int) -> bool:
+        """A header, whose length varies, comes first."""
+        return stored > content
 
     def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
         """Encrypt for the key."""

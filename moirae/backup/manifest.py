@@ -1,6 +1,6 @@
 """What a backup holds: written last, so that a backup without it is not complete."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -160,8 +160,3 @@ def encode_copied(copied: Mapping[str, Mapping[str, FileEntry]]) -> bytes:
 def decode_copied(content: bytes) -> Mapping[str, Mapping[str, FileEntry]]:
     """Reverse `encode_copied`. Raises `ValueError`."""
     return _COPIED.validate_json(content)
-
-
-def find_expired(manifests: Sequence[Manifest], keep: int) -> list[Manifest]:
-    """Of backups, oldest first, those that are older than the newest `keep`."""
-    return list(manifests[: max(len(manifests) - keep, 0)])

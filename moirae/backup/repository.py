@@ -10,16 +10,20 @@ backups/<name>/verified.json   once the backup was verified
 """
 
 import io
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from io import BufferedIOBase
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import orjson
+import structlog
 
-from archiver.storage import Storage
+from archiver.storage import LocalStorage, Storage
 from moirae.backup.encryption import Cipher
 from moirae.backup.manifest import (
     FORMAT,
@@ -32,9 +36,16 @@ from moirae.backup.manifest import (
 )
 from moirae.errors import BackupDamaged, Conflict, NotFound
 
+_LOG = structlog.get_logger()
+
 _IDENTITY_FILE = "moirae-backup.json"
 _MANIFEST_FILE = "manifest.json"
 _VERIFIED_FILE = "verified.json"
+
+
+# Names are the times at which backups were begun.
+_NAME = re.compile(r"\d{8}T\d{9}Z")
+_NAME_FORMAT = "%Y%m%dT%H%M%S%fZ"
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,28 @@ class Ownership:
 
     workspace: UUID
     generation: int
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Backups in a folder. `complete`: oldest first; `damaged`: what is wrong with those whose
+    manifests cannot be used, by name.
+    """
+
+    complete: Sequence[Manifest]
+    damaged: Mapping[str, str]
+
+    def describe_damage(self) -> str:
+        """What is wrong."""
+        return "; ".join(self.damaged.values())
+
+    def list_expired(self, keep: int) -> list[str]:
+        """The names of the backups that are older than the newest `keep` complete ones."""
+        if len(self.complete) <= keep:
+            return []
+        oldest = self.complete[-keep].name
+        names = [*(manifest.name for manifest in self.complete), *self.damaged]
+        return sorted(name for name in names if name < oldest)
 
 
 class _HashedFile(io.RawIOBase):
@@ -87,12 +120,24 @@ class Repository:
     def __str__(self) -> str:
         return str(self._storage)
 
+    def is_within(self, location: str) -> bool:
+        """Whether the folder is another one, a path or a URL, or in it."""
+        if isinstance(self._storage, LocalStorage) and "://" not in location:
+            folder = Path(location).resolve()
+            return self._storage.data_folder.resolve().is_relative_to(folder)
+        return f"{self._storage}/".startswith(f"{location}/")
+
+    def is_gone(self) -> bool:
+        """Whether a local folder has nothing of what a backup leaves, as without its disk."""
+        is_local = isinstance(self._storage, LocalStorage)
+        return is_local and not any(map(self._storage.exists, (_IDENTITY_FILE, "backups")))
+
     def read_ownership(self) -> Ownership | None:
         """Whose backups these are; None for an empty folder. Raises `Conflict` for another key."""
         try:
             content = self._storage.read_log_file(_IDENTITY_FILE)
         except FileNotFoundError:
-            return None
+            return self._infer_ownership()
         try:
             document = orjson.loads(content)
             if document["format"] > FORMAT:
@@ -103,8 +148,24 @@ class Repository:
             ownership = Ownership(UUID(document["workspace"]), int(document["generation"]))
             self._check_key(document["recipient"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BackupDamaged(f"{self}/{_IDENTITY_FILE}: damaged: {error}") from error
+            raise BackupDamaged(
+                f"{self}/{_IDENTITY_FILE}: damaged: {error}: remove it, then it is made again from "
+                "the backups"
+            ) from error
         return ownership
+
+    def _infer_ownership(self) -> Ownership | None:
+        """Whose backups these are if the file that says so was lost."""
+        survey = self._survey()
+        if survey.damaged:
+            # Also if they are encrypted for another key.
+            raise BackupDamaged(
+                f"{self}/{_IDENTITY_FILE}: is missing, and {survey.describe_damage()}"
+            )
+        if not survey.complete:
+            return None
+        workspace = survey.complete[-1].workspace
+        return Ownership(workspace, max(manifest.generation for manifest in survey.complete))
 
     def _check_key(self, recipient: str | None) -> None:
         if recipient == self._cipher.recipient:
@@ -145,50 +206,96 @@ class Repository:
             with self._storage.write_stream(_IDENTITY_FILE) as file:
                 file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
-    def find_newest(self) -> Manifest | None:
-        """The complete backup that was begun last; None: there is none. Raises as `get`."""
+    def survey(self) -> "Survey":
+        """The backups that are complete. Raises `Conflict` for another key."""
         self.read_ownership()
-        for name in reversed((self._storage / "backups").list_folders()):
-            manifest = self._read_manifest(name)
-            if manifest is not None:
-                return manifest
-        return None
+        return self._survey()
 
-    def list_complete(self) -> list[Manifest]:
-        """The complete backups, oldest first. Raises `BackupDamaged`, `Conflict` for another key."""
-        self.read_ownership()
-        manifests: list[Manifest] = []
-        for name in (self._storage / "backups").list_folders():
-            manifest = self._read_manifest(name)
-            if manifest is not None:
-                manifests.append(manifest)
-        return sorted(manifests, key=lambda manifest: (manifest.taken_at, manifest.name))
+    def _survey(self) -> "Survey":
+        complete: list[Manifest] = []
+        damaged: dict[str, str] = {}
+        for name in self._list_names():
+            try:
+                complete.append(self._read_manifest(name))
+            except FileNotFoundError:
+                continue
+            except BackupDamaged as error:
+                damaged[name] = str(error)
+        return Survey(complete, damaged)
+
+    def _list_names(self) -> list[str]:
+        """Names of backups, complete or not, oldest first."""
+        return (self._storage / "backups").list_folders()
+
+    def choose_name(self, now: datetime) -> str:
+        """The name of a new backup: after those of all others, also if a clock was set back."""
+        names = [name for name in self._list_names() if _NAME.fullmatch(name)]
+        if names:
+            newest = datetime.strptime(max(names), _NAME_FORMAT).replace(tzinfo=UTC)
+            now = max(now, newest + timedelta(milliseconds=1))
+        return f"{now:%Y%m%dT%H%M%S%f}"[:-3] + "Z"
 
     def get(self, name: str | None) -> Manifest:
-        """A complete backup; None: the newest one. Raises `NotFound`, `Conflict` for another key."""
+        """A complete backup; None: the newest one. Raises `NotFound`, `Conflict` for another key,
+        and `BackupDamaged`, also if one that is damaged is newer than all others.
+        """
         self.read_ownership()
-        if name is not None:
-            manifest = self._read_manifest(name)
-            if manifest is None:
-                raise NotFound(f"{self}: no complete backup {name!r}: see `moirae backup list`")
-            return manifest
-        manifests = self.list_complete()
-        if not manifests:
-            raise NotFound(f"{self}: holds no complete backup")
-        return manifests[-1]
-
-    def _read_manifest(self, name: str) -> Manifest | None:
-        content = io.BytesIO()
+        if name is None:
+            return self._get_newest()
         try:
-            self._copy_out(_manifest_path(name), content)
+            return self._read_manifest(name)
         except FileNotFoundError:
-            return None
-        return decode_manifest(name, content.getvalue())
+            raise NotFound(
+                f"{self}: no complete backup {name!r}: see `moirae backup list`"
+            ) from None
+
+    def _get_newest(self) -> Manifest:
+        damaged: str | None = None
+        for name in reversed(self._list_names()):
+            try:
+                manifest = self._read_manifest(name)
+            except FileNotFoundError:
+                continue
+            except BackupDamaged as error:
+                damaged = damaged or str(error)
+                continue
+            if damaged is not None:
+                raise BackupDamaged(f"{damaged}; the newest other one: --backup {name}")
+            return manifest
+        if damaged is not None:
+            raise BackupDamaged(damaged)
+        raise NotFound(f"{self}: holds no complete backup")
+
+    def find_newest(self) -> Manifest | None:
+        """The complete backup that was begun last, whatever is damaged; None: there is none."""
+        self.read_ownership()
+        for name in reversed(self._list_names()):
+            try:
+                return self._read_manifest(name)
+            except FileNotFoundError:
+                continue
+            except BackupDamaged as error:
+                _LOG.warning("a backup is damaged", action="backup_damaged", error=str(error))
+        return None
+
+    def _read_manifest(self, name: str) -> Manifest:
+        """Raises `FileNotFoundError`, `BackupDamaged`."""
+        content = io.BytesIO()
+        self._copy_out(_manifest_path(name), content)
+        manifest = decode_manifest(name, content.getvalue())
+        if manifest.name != name:
+            raise BackupDamaged(f"backup {name}: its manifest is that of backup {manifest.name}")
+        return manifest
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed backup has left of files that it wrote. No other one may run."""
+        self._storage.remove_unfinished()
 
     def list_incomplete(self) -> list[str]:
         """The names of backups that were begun and not completed."""
-        names = (self._storage / "backups").list_folders()
-        return [name for name in names if not self._storage.exists(_manifest_path(name))]
+        return [
+            name for name in self._list_names() if not self._storage.exists(_manifest_path(name))
+        ]
 
     def read_copied(self, name: str) -> Mapping[tuple[str, str], FileEntry]:
         """Entries of the data files that a backup that is not complete has copied."""
@@ -196,8 +303,12 @@ class Repository:
         for file_name in self._storage_of(name).list_sizes():
             if file_name.startswith("copied-"):
                 content = io.BytesIO()
-                self._copy_out(f"backups/{name}/{file_name}", content)
-                for table, entries in decode_copied(content.getvalue()).items():
+                try:
+                    self._copy_out(f"backups/{name}/{file_name}", content)
+                    record = decode_copied(content.getvalue())
+                except (BackupDamaged, ValueError):
+                    continue  # its files are copied again
+                for table, entries in record.items():
                     copied.update(((table, path), entry) for path, entry in entries.items())
         return copied
 
@@ -205,15 +316,30 @@ class Repository:
         self, name: str, number: int, copied: Mapping[str, Mapping[str, FileEntry]]
     ) -> None:
         """Record the data files that a backup has copied so far."""
+        self.sync_data_files(copied)
         self._copy_in(f"backups/{name}/copied-{number:06d}.json", encode_copied(copied))
 
-    def list_data_files(self) -> set[str]:
-        """`<table>/<path>` of the data files that exist."""
-        return set((self._storage / "files").list_sizes())
+    def list_data_files(self) -> Mapping[str, int]:
+        """`<table>/<path>` of the data files that exist, with their bytes as they are stored."""
+        return (self._storage / "files").list_sizes()
+
+    def may_hold(self, stored: int | None, entry: FileEntry) -> bool:
+        """Whether a file of these bytes, None if there is none, may be the one of an entry: it was
+        not truncated.
+        """
+        return stored is not None and self._cipher.may_hold(stored, entry.bytes)
 
     def write_data_file(self, table: str, path: str, source: BinaryIO) -> FileEntry:
-        """Copy a data file into the folder; return its entry without rows."""
-        return self._write(f"files/{table}/{path}", source)
+        """Copy a data file into the folder; return its entry without rows.
+
+        Its name is durable after `sync_data_files` only.
+        """
+        return self._write(f"files/{table}/{path}", source, sync_folder=False)
+
+    def sync_data_files(self, copied: Mapping[str, Iterable[str]]) -> None:
+        """Make the names of data files durable, by table."""
+        names = [f"files/{table}/{path}" for table, paths in copied.items() for path in paths]
+        self._storage.sync_folders(names)
 
     def read_data_file(self, table: str, path: str, target: BinaryIO) -> FileEntry:
         """Copy a data file out of the folder; return the entry of what was copied."""
@@ -234,9 +360,13 @@ class Repository:
             if file_name.startswith("copied-"):
                 self._storage.remove(f"backups/{manifest.name}/{file_name}")
 
-    def mark_verified(self, name: str) -> None:
-        """Record that a backup was restored beside and is what was backed up."""
-        self._copy_in(f"backups/{name}/{_VERIFIED_FILE}", b"{}")
+    def mark_verified(self, name: str, is_good: bool) -> None:
+        """Record whether a backup, restored beside, is what was backed up."""
+        path = f"backups/{name}/{_VERIFIED_FILE}"
+        if is_good:
+            self._copy_in(path, b"{}")
+        else:
+            self._storage.remove(path)
 
     def is_verified(self, name: str) -> bool:
         """Whether a backup was verified."""
@@ -248,12 +378,17 @@ class Repository:
             self._storage.remove(_manifest_path(name))
             self._storage_of(name).remove_all()
 
-    def remove_unused_files(self, manifests: Sequence[Manifest]) -> int:
-        """Remove data files that none of the complete backups has; return their number."""
+    def remove_unused_files(self) -> int:
+        """Remove data files that no backup has; return their number. None are removed while a
+        backup is damaged: which ones it has is not known.
+        """
+        survey = self.survey()
+        if survey.damaged:
+            return 0
         used: set[str] = set()
-        for manifest in manifests:
+        for manifest in survey.complete:
             used.update(f"{table}/{path}" for table, path, _ in manifest.data_files())
-        unused = self.list_data_files() - used
+        unused = self.list_data_files().keys() - used
         for name in unused:
             self._storage.remove(f"files/{name}")
         return len(unused)
@@ -271,9 +406,9 @@ class Repository:
             except BackupDamaged as error:
                 raise BackupDamaged(f"{self}/{path}: {error}") from error
 
-    def _write(self, path: str, source: BinaryIO) -> FileEntry:
+    def _write(self, path: str, source: BinaryIO, *, sync_folder: bool = True) -> FileEntry:
         hashed = _HashedFile(source)
-        with self._storage.write_stream(path) as target:
+        with self._storage.write_stream(path, sync_folder=sync_folder) as target:
             self._cipher.encrypt(cast(BinaryIO, hashed), target)
         return hashed.entry
 
@@ -290,7 +425,8 @@ class Repository:
         if (expected.bytes, expected.sha256) != (copied.bytes, copied.sha256):
             raise BackupDamaged(
                 f"{self}/{path}: is not the file that was backed up ({copied.bytes:,} bytes, "
-                f"{expected.bytes:,} expected; SHA-256 differs): restore another backup"
+                f"{expected.bytes:,} expected; SHA-256 differs): restore another backup; once the "
+                "file is removed, the next backup copies it again if the archive still has it"
             )
 
 

@@ -4,8 +4,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import BinaryIO, cast
@@ -146,16 +147,20 @@ class Restoration:
         The database is restored while data files are copied.
         """
         root = as_storage(open_storage(settings))
+        root.remove_unfinished()  # of an interrupted restore
         with ThreadPoolExecutor(1, "database") as pool:
             database = pool.submit(self._restore_database, settings)
-            self._restore_data_files(root)
-            with self._open_files() as tar:
-                self._restore_logs(root, tar)
-                self._restore_batches(settings.home, tar)
+            with ThreadPoolExecutor(_COPY_THREADS, "restore") as copying:
+                self._restore_data_files(root, copying)
+                with self._open_files() as tar:
+                    self._restore_logs(root, tar, copying)
+                    self._restore_batches(settings.home, tar)
+                if generation is not None:
+                    now = int(time.time() * 1000)
+                    tables = [_subfolder(root, name) for name in self.manifest.tables]
+                    begin = partial(begin_generation, generation=generation, timestamp=now)
+                    list(copying.map(begin, tables))
             database.result()
-        if generation is not None:
-            for name in self.manifest.tables:
-                begin_generation(_subfolder(root, name), generation, int(time.time() * 1000))
 
     def _claim_generation(self) -> int:
         """The next generation, which is recorded in the backup folder."""
@@ -183,34 +188,42 @@ class Restoration:
             f"backups/{self.manifest.name}/{part}", self.manifest.parts[part], copied
         )
 
-    def _restore_data_files(self, root: Storage) -> None:
+    def _restore_data_files(self, root: Storage, pool: Executor) -> None:
         present = root.list_sizes()
-        files = [
-            (table, path, entry)
-            for table, path, entry in self.manifest.data_files()
-            # Written whole before.
-            if present.get(f"{table}/{path}") != entry.bytes
-        ]
+        files: list[tuple[str, str, FileEntry]] = []
+        for table, path, entry in self.manifest.data_files():
+            if present.get(f"{table}/{path}") != entry.bytes:  # else it was written whole before
+                files.append((table, path, entry))
         total = sum(entry.bytes for _, _, entry in files)
         restored = 0
 
         def copy(file: tuple[str, str, FileEntry]) -> int:
             table, path, entry = file
-            with root.write_stream(f"{table}/{path}") as target:
+            with root.write_stream(f"{table}/{path}", sync_folder=False) as target:
                 copied = self._repository.read_data_file(table, path, target)
                 self._repository.check(f"files/{table}/{path}", entry, copied)
             return entry.bytes
 
-        with ThreadPoolExecutor(_COPY_THREADS, "restore") as pool:
-            for size in pool.map(copy, files):
-                restored += size
-                self._report(restored, total)
+        for size in pool.map(copy, files):
+            restored += size
+            self._report(restored, total)
+        root.sync_folders(f"{table}/{path}" for table, path, _ in files)
 
-    def _restore_logs(self, root: Storage, tar: BinaryIO) -> None:
+    def _restore_logs(self, root: Storage, tar: BinaryIO, pool: Executor) -> None:
+        names: list[str] = []
+        writes: list[Future[None]] = []
+
+        def write(name: str, content: bytes) -> None:
+            with root.write_stream(name, sync_folder=False) as target:
+                target.write(content)
+
         for name, _, content in read_tar(tar, LOG_FOLDER):
             if not root.exists(name):  # a later version may have begun the generation
-                with root.write_stream(name) as target:
-                    shutil.copyfileobj(content, target)
+                names.append(name)
+                writes.append(pool.submit(write, name, content.read()))
+        for written in writes:
+            written.result()
+        root.sync_folders(names)
 
     def _restore_batches(self, home: Path, tar: BinaryIO) -> None:
         """Batches are read in the order of their modification times."""

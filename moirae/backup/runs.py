@@ -16,7 +16,7 @@ from archiver.errors import ArchiverError
 from archiver.threads import start_thread
 from moirae.backup.creation import BackupOptions, create_backup
 from moirae.backup.destination import open_scheduled
-from moirae.backup.manifest import Manifest, find_expired
+from moirae.backup.manifest import Manifest
 from moirae.backup.repository import Repository
 from moirae.config import BackupSettings, Settings
 from moirae.errors import Conflict, MoiraeError, UsageError
@@ -50,12 +50,24 @@ def back_up(
 ) -> Manifest:
     """Make a backup, and remove all but the newest `keep`; None: remove none.
 
-    Raises `Conflict` if another one of the workspace is in progress, and as `create_backup`.
+    Raises `Conflict` if another one of the workspace is in progress, `UsageError` for a folder that
+    would be lost with the workspace, and as `create_backup`.
     """
+    _check_apart(settings, repository)
     with connect_database(settings, "backup record") as connection:
         hold_backup_lock(connection)
         check_generation(settings, connection)
         return _Run(connection, settings, repository).run(options, keep)
+
+
+def _check_apart(settings: Settings, repository: Repository) -> None:
+    """Raise `UsageError` unless the backups are outside of what they are made of."""
+    for location in (str(settings.home), settings.archive):
+        if repository.is_within(location):
+            raise UsageError(
+                f"{repository}: is within {location}, which is backed up: use a folder on another "
+                "disk or machine"
+            )
 
 
 def lower_priority() -> None:
@@ -91,8 +103,14 @@ class _Run:
         self._repository = repository
 
     def run(self, options: BackupOptions, keep: int | None) -> Manifest:
+        last = self._records.get_last(str(self._repository))
         record = self._records.start(str(self._repository))
         try:
+            if last is not None and self._repository.is_gone():
+                raise Conflict(
+                    f"{self._repository}: is empty, although backup {last.name} was made there: is "
+                    "its disk mounted? To begin anew there, create the folder `backups` in it"
+                )
             manifest = create_backup(self._settings, self._repository, options)
         except Exception as error:
             with suppress(sql.DatabaseError):
@@ -112,11 +130,10 @@ class _Run:
         return manifest
 
     def _remove_expired(self, keep: int) -> None:
-        manifests = self._repository.list_complete()
-        expired = find_expired(manifests, keep)
+        expired = self._repository.survey().list_expired(keep)
         if expired:
-            self._repository.remove_backups([manifest.name for manifest in expired])
-            self._repository.remove_unused_files(manifests[len(expired) :])
+            self._repository.remove_backups(expired)
+            self._repository.remove_unused_files()
 
 
 def run_backups(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
@@ -180,9 +197,12 @@ class _BackupSchedule:
 
     def _is_due(self) -> bool:
         state = read_backup_state(self._connection, self._backup)
+        # Times lie in the future if a clock was set back: a backup is due, too.
+        never = timedelta(0)
         every = self._backup.every
-        if state.age is not None and state.age < every:
+        if state.age is not None and never <= state.age < every:
             return False
         if state.failure is None:
             return True
-        return state.now - state.failure.started_at >= min(_RETRY_AFTER, every)
+        failed = state.now - state.failure.started_at
+        return not never <= failed < min(_RETRY_AFTER, every)

@@ -23,7 +23,7 @@ from moirae.cli.options import (
     print_table,
 )
 from moirae.config import FILE_NAME, Settings, load_settings_from_environment
-from moirae.errors import UsageError
+from moirae.errors import BackupDamaged, UsageError
 from moirae.runtime import keep_exit_code, open_progress_bar
 
 if TYPE_CHECKING:
@@ -163,10 +163,13 @@ def _verify(repository: "Repository", name: str | None, output: OutputFormat) ->
         tempfile.TemporaryDirectory(prefix="moirae-verify-") as folder,
         _report_progress("restoring beside") as report,
     ):
-        verification = verify_backup(repository, manifest, Path(folder), report)
+        try:
+            verification = verify_backup(repository, manifest, Path(folder), report)
+        except BackupDamaged:
+            repository.mark_verified(manifest.name, is_good=False)
+            raise
     exit_code = 0 if verification.is_good else 1
-    if verification.is_good:
-        repository.mark_verified(manifest.name)
+    repository.mark_verified(manifest.name, verification.is_good)
     keep_exit_code(exit_code)
     _print_verification(verification, output)
     raise typer.Exit(exit_code)
@@ -195,13 +198,14 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the complete backups in a folder, oldest first."""
-    repository = _open(destination, key_file, workspace)
-    manifests = repository.list_complete()
+    """List the complete backups in a folder, oldest first. Exit code 1 if one is damaged."""
+    survey = _open(destination, key_file, workspace).survey()
     if output is OutputFormat.JSON:
-        print_json([manifest.to_summary() for manifest in manifests])
+        print_json([manifest.to_summary() for manifest in survey.complete])
     else:
-        print_table(_COLUMNS, map(_format_manifest, manifests), "no complete backups")
+        print_table(_COLUMNS, map(_format_manifest, survey.complete), "no complete backups")
+    if survey.damaged:
+        raise BackupDamaged(survey.describe_damage())
 
 
 def _format_manifest(manifest: "Manifest") -> tuple[Any, ...]:

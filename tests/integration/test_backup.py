@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -26,7 +27,7 @@ from moirae.backup.runs import back_up, run_backups
 from moirae.backup.verification import verify_backup
 from moirae.config import EXTERNAL_ALERTS, BackupSettings
 from moirae.config.settings import Settings, load_settings_from_environment
-from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound
+from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound, UsageError
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.status import collect_status
 from moirae.live.file_checks import FileChecks
@@ -70,9 +71,9 @@ def original(public_folder: Path) -> Iterator[Settings]:
 
 @pytest.fixture
 def folder(public_folder: Path) -> Iterator[Path]:
-    """An empty folder, for backups and what is restored from them."""
-    path = public_folder / "test"
-    path.mkdir()
+    """An empty folder, of a name of its own, for backups and what is restored from them."""
+    path = Path(tempfile.mkdtemp(dir=public_folder))
+    path.chmod(0o755)
     yield path
     for users in path.rglob("postgresql.users"):  # also of a restore that failed
         release_embedded_database(users.parent)
@@ -298,7 +299,7 @@ def test_file_that_was_vacuumed_before_it_was_copied_begins_another_state(
 
     with patch.object(creation._FileCopier, "copy", fail_once):
         make_backup(original, folder / "backups")
-    assert len(repository(folder / "backups").list_complete()) == 1
+    assert len(repository(folder / "backups").survey().complete) == 1
 
 
 def test_process_whose_generation_differs_from_the_archive_is_refused(original: Settings) -> None:
@@ -345,14 +346,14 @@ def test_schedule_makes_backups_and_the_status_tells_their_age(
         stop = threading.Event()
         process = start_thread(lambda: run_backups(settings, stop), "backups")
         wait_until(lambda: not describe_backups(connection, schedule)["is_overdue"], 60)
-        wait_until(lambda: len(repository(folder / "scheduled").list_complete()) == 1, 60)
+        wait_until(lambda: len(repository(folder / "scheduled").survey().complete) == 1, 60)
         stop.set()
         process.result(30)
         status = describe_backups(connection, schedule)
         assert (status["failure"], status["is_overdue"]) == (None, False)
         processes = {row.role: row.state for row in ProcessGateway(connection).list_all()}
         assert processes["backup"] == "ended"
-    (manifest,) = repository(folder / "scheduled").list_complete()
+    (manifest,) = repository(folder / "scheduled").survey().complete
     assert manifest.rows == status["last"]["rows"]
 
 
@@ -367,6 +368,53 @@ def test_failed_backup_is_in_the_status(original: Settings, folder: Path) -> Non
         assert "Not a directory" in status["description"]
 
 
+def test_folder_that_would_be_lost_with_the_workspace_is_refused(original: Settings) -> None:
+    for folder in (Path(original.home) / "backups", Path(original.archive)):
+        with pytest.raises(UsageError, match="which is backed up: use a folder on another disk"):
+            make_backup(original, folder)
+
+
+def test_folder_whose_disk_is_gone_is_not_taken_for_a_new_one(
+    original: Settings, folder: Path
+) -> None:
+    backups = folder / "backups"
+    first = make_backup(original, backups)
+    backups.rename(folder / "unmounted")
+    backups.mkdir()
+    with pytest.raises(Conflict, match=f"is empty, although backup {first.name} was made there"):
+        make_backup(original, backups)
+    (backups / "backups").mkdir()
+    assert make_backup(original, backups).previous is None
+
+
+def test_backups_go_on_after_a_clock_was_set_back(original: Settings, folder: Path) -> None:
+    schedule = BackupSettings(to=str(folder / "backups"), every=timedelta(hours=1))
+    settings = original.model_copy(update={"backup": schedule})
+    settings._file = original.file
+    with connect_database(settings, "tests") as connection:
+        first = make_backup(settings, folder / "backups")
+        connection.execute(
+            "UPDATE backups SET started_at = started_at + interval '1 year',"
+            " taken_at = taken_at + interval '1 year' WHERE name = %s",
+            [first.name],
+        )
+        later = f"2999{first.name[4:]}"
+        (folder / "backups" / "backups" / first.name).rename(folder / "backups" / "backups" / later)
+        manifest = folder / "backups" / "backups" / later / "manifest.json"
+        manifest.write_text(manifest.read_text().replace(first.name, later))
+        stop = threading.Event()
+        process = start_thread(lambda: run_backups(settings, stop), "backups")
+        wait_until(lambda: len(repository(folder / "backups").survey().complete) == 2, 60)
+        status = describe_backups(connection, schedule)
+        stop.set()
+        process.result(30)
+    newest = repository(folder / "backups").get(None)
+    assert newest.previous == later
+    assert newest.name > later
+    assert status["last"] is not None
+    assert status["age_seconds"] < 3600
+
+
 @pytest.mark.slow
 def test_backup_in_object_storage_is_restored(
     original: Settings, folder: Path, bucket: str
@@ -374,7 +422,7 @@ def test_backup_in_object_storage_is_restored(
     backups = open_repository(bucket, None)
     first = back_up(original, backups, BackupOptions())
     second = back_up(original, backups, BackupOptions())
-    assert [manifest.name for manifest in backups.list_complete()] == [first.name, second.name]
+    assert [manifest.name for manifest in backups.survey().complete] == [first.name, second.name]
     assert second.new_bytes == sum(entry.bytes for entry in second.parts.values())
     restoration = Restoration(backups, backups.get(None))
     files = restoration.restore_workspace_files(folder / "restored")
@@ -389,7 +437,7 @@ def test_backup_in_object_storage_is_restored(
         archive.archive_each([5000])
     third = back_up(settings, backups, BackupOptions(), keep=1)
     assert (third.rows, third.generation) == (second.rows + 1, 2)
-    assert [manifest.name for manifest in backups.list_complete()] == [third.name]
+    assert [manifest.name for manifest in backups.survey().complete] == [third.name]
     stop_database(settings)
 
 

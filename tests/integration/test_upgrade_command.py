@@ -85,7 +85,7 @@ def test_data_are_rewritten_after_a_verified_backup(
         assert verify_backup(
             source, manifest, tmp_path / "beside", lambda done, total: None
         ).is_good
-    source.mark_verified(manifest.name)
+    source.mark_verified(manifest.name, is_good=True)
     result = _upgrade(workspace, "--from", str(backups))
     assert (result.exit_code, manifest.name in result.stdout) == (0, True)
     assert "nothing to upgrade" in _upgrade(workspace).stdout

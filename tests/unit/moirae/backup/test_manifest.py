@@ -14,7 +14,6 @@ from moirae.backup.manifest import (
     decode_manifest,
     encode_copied,
     encode_manifest,
-    find_expired,
 )
 from moirae.errors import BackupDamaged
 
@@ -65,9 +64,3 @@ def test_damaged_manifest_is_named() -> None:
 def test_copied_files_are_stored() -> None:
     copied = {"streams/s": {"a": FILE}}
     assert decode_copied(encode_copied(copied)) == copied
-
-
-def test_older_backups_than_those_kept_expire() -> None:
-    manifests = [make_manifest(day) for day in (1, 2, 3)]
-    assert find_expired(manifests, 2) == manifests[:1]
-    assert find_expired(manifests, 5) == []
