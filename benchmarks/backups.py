@@ -184,12 +184,12 @@ def _measure_copies(root: Path) -> list[BenchmarkResult]:
         ]
         return make_result(goal, description, ratios, target=target, noise=noise, details=details)
 
-    more = "after 1 % more rows ÷ copying all bytes"
+    after_rows = "after 1 % more rows ÷ copying all bytes"
     return [
         compare("BK1", "backup ÷ copying the same bytes", "backup", "≤ 1.3"),
         compare("BK1", "backup by command ÷ copying the same bytes", "backup_command", "≤ 1.3"),
-        compare("BK1", f"backup {more}", "second", "≤ 0.05"),
-        compare("BK1", f"backup by command {more}", "second_command", "≤ 0.05"),
+        compare("BK1", f"backup {after_rows}", "second", "≤ 0.05"),
+        compare("BK1", f"backup by command {after_rows}", "second_command", "≤ 0.05"),
         compare("BK3", "restore ÷ copying the same bytes", "restore", "≤ 1.5"),
         compare("BK3", "restore by command ÷ copying the same bytes", "restore_command", "≤ 1.5"),
     ]
