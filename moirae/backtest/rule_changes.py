@@ -14,6 +14,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.rules import has_same_alerts
 
 NO_ROWS = "the archive has no settled rows of its streams in the range"
+REMOVED = "the rule is removed, or disabled"
 NO_PAST = "it reads streams of recalls or stages, which have no past"
 
 
@@ -99,10 +100,14 @@ class ChangePlanner:
     def plan_changes(
         self, rules: Sequence[ActiveRule], rules_before: Mapping[str, ActiveRule]
     ) -> list[RuleChange]:
-        """The rules that are new, or whose alerts may differ from those of the version before."""
+        """The rules that are new or removed, or whose alerts may differ from those before."""
         changes: list[RuleChange] = []
         for rule in rules:
             before = rules_before.get(rule.name)
             if before is None or not has_same_alerts(before.definition.rule, rule.definition.rule):
                 changes.append(self.plan(rule, before))
+        names = {rule.name for rule in rules}
+        for name, before in rules_before.items():
+            if name not in names:
+                changes.append(RuleChange(before, before, problem=REMOVED))
         return changes

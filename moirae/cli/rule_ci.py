@@ -66,7 +66,8 @@ def ci(
         with open_services(workspace) as services:
             changes = evaluate_change(services, body)
         lines += ["", *format_changes(changes)]
-    print("\n".join(lines))
+    # In the checkout of a reader, files are elsewhere.
+    print("\n".join(lines).replace(f"{settings.file.parent}{os.sep}", ""))
     if has_failed:
         raise typer.Exit(_EXIT_FAILED)
 
@@ -140,37 +141,40 @@ def read_base(settings: Settings, base: str) -> "list[RuleDocument]":
     from moirae.services.operations.rules import RuleDocument
 
     folder = settings.file.parent
-    _run_git(folder, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+    found = _run_git(folder, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+    if found.returncode != 0:
+        reason = found.stderr.strip() or f"no commit or branch {base!r} in {folder}"
+        raise UsageError(f"--base: {reason}")
     documents: list[RuleDocument] = []
-    names = {path: str(path.resolve().relative_to(folder.resolve())) for path in _find(settings)}
-    for path, name in names.items():
-        shown = subprocess.run(
-            ["git", "-C", str(folder), "show", f"{base}:./{name}"],
-            capture_output=True,
-            check=False,
-        )
+    for name in _list_base(folder, base, settings.rules):
+        shown = _run_git(folder, "show", f"{base}:./{name}")
         if shown.returncode == 0:
-            content = shown.stdout.decode("utf-8", "replace")
-            documents.append(RuleDocument(name=str(path), content=content))
+            documents.append(RuleDocument(name=str(folder / name), content=shown.stdout))
     return documents
 
 
-def _find(settings: Settings) -> list[Path]:
-    """The rule files that are below the folder of the workspace."""
-    folder = settings.file.parent.resolve()
-    return [path for path in settings.find_rule_files() if path.resolve().is_relative_to(folder)]
+def _list_base(folder: Path, base: str, patterns: Sequence[str]) -> list[str]:
+    """The rule files of a commit that have text, relative to the folder; those since deleted, too.
+
+    Patterns of other folders than that of the workspace have none.
+    """
+    relative = [os.path.relpath(pattern, folder) for pattern in patterns]
+    below = [f":(glob){pattern}" for pattern in relative if not pattern.startswith("..")]
+    if not below:
+        return []
+    listed = _run_git(folder, "grep", "-l", "-z", "-e", "", base, "--", *below)
+    names = listed.stdout.split("\0")
+    return [name.removeprefix(f"{base}:") for name in names if name]
 
 
-def _run_git(folder: Path, *arguments: str) -> None:
+def _run_git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        finished = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, check=False
+        return subprocess.run(
+            command, capture_output=True, check=False, encoding="utf-8", errors="replace"
         )
     except OSError as error:
         raise MoiraeError(f"git cannot be run: {error.strerror or error}") from error
-    if finished.returncode != 0:
-        reason = finished.stderr.decode(errors="replace").strip() or "unknown commit or branch"
-        raise UsageError(f"--base: {reason}")
 
 
 def _read(path: Path) -> "RuleDocument":

@@ -118,14 +118,38 @@ def _check_files(
     files: Sequence[RuleDocument],
     base: Sequence[RuleDocument],
 ) -> _Files:
-    versions: list[Sequence[Definition]] = []
-    for documents in (files, base):
-        definitions: Sequence[Definition] = []
-        if documents:
-            with write_rule_files(documents) as paths:
-                definitions, _ = check_rule_files(start_spark, settings, paths)
-        versions.append(definitions)
-    return _Files(versions[0], versions[1], [])
+    definitions: Sequence[Definition] = []
+    if files:
+        with write_rule_files(files) as paths:
+            definitions, _ = check_rule_files(start_spark, settings, paths)
+    before, problems = _check_base(settings, start_spark, base)
+    return _Files(definitions, before, problems)
+
+
+def _check_base(
+    settings: Settings, start_spark: Callable[[], SparkSession], base: Sequence[RuleDocument]
+) -> tuple[Sequence[Definition], list[Problem]]:
+    """The rules of the files that have no error, and warnings for those of the others.
+
+    The change may mend what is wrong with the files before it.
+    """
+    warnings: list[Problem] = []
+    while base:
+        try:
+            with write_rule_files(base) as paths:
+                return check_rule_files(start_spark, settings, paths)[0], warnings
+        except ProblemsError as error:
+            wrong = {problem.file for problem in error.problems if problem.severity == "error"}
+            remaining = [document for document in base if document.name not in wrong]
+            if len(remaining) == len(base):
+                raise
+            base = remaining
+            for problem in error.problems:
+                message = (
+                    f"not compared with the version before, which has an error: {problem.message}"
+                )
+                warnings.append(replace(problem, message=message, severity="warning"))
+    return [], warnings
 
 
 def _evaluate(

@@ -165,6 +165,11 @@ class QueryValidator:
 
 # The parsed plan
 
+_PLACEHOLDERS = {
+    "NamedParameter": "a parameter without a value, such as :name,",
+    "PosParameter": "a parameter without a value, ?,",
+}
+
 
 def _check_parsed(parts: Iterable[PlanPart], internal: bool) -> None:
     allowed_nodes = PARSED_NODES
@@ -187,6 +192,8 @@ def _check_size(part: PlanPart) -> None:
 
 def _display_name(name: str) -> str:
     """The name of one of Spark's classes as users may know it."""
+    if name in _PLACEHOLDERS:
+        return _PLACEHOLDERS[name]
     return name.removeprefix("Unresolved").removesuffix("$")
 
 

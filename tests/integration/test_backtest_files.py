@@ -15,7 +15,7 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.backtest.files import open_files
 from moirae.backtest.reports.late_rows import LateRowFinder
 from moirae.backtest.reports.row_intervals import find_row_interval
-from moirae.backtest.rule_changes import ChangePlanner
+from moirae.backtest.rule_changes import REMOVED, ChangePlanner
 from moirae.backtest.run import Backtest, plan_backtest
 from moirae.backtest.versions import compare_versions
 from moirae.config.settings import Settings, load_settings
@@ -157,8 +157,11 @@ def test_rules_with_another_version_are_compared_over_the_range_of_both(
         list(change.evaluate())
         assert (change.share_done(), change.error) == (1.0, None)
     assert changed.before == before["g/High"]
-    difference = compare_versions(changed.list_alerts_before(), changed.list_alerts())
+    difference = compare_versions(changed.list_alerts_before(), changed.fold_alerts().list_all())
     assert [alert.starts_at for alert in difference.new] == [START + timedelta(minutes=5)]
     assert (difference.unchanged, difference.gone) == (1, [])
-    assert (new.rule.name, new.before, len(new.list_alerts())) == ("g/New", None, 1)
+    assert (new.rule.name, new.before, len(new.fold_alerts().list_all())) == ("g/New", None, 1)
     assert new.list_alerts_before() == []
+    (removed,) = planner.plan_changes([before["g/High"]], before)
+    assert (removed.rule.name, removed.problem) == ("g/Same", REMOVED)
+    assert list(removed.evaluate()) == []

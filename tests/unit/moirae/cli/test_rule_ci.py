@@ -61,14 +61,20 @@ def test_rule_files_are_read_from_the_base_commit(tmp_path: Path) -> None:
     (tmp_path / "moirae.yaml").write_text("streams: {}\nrules: ['rules/*.yaml']\n")
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "one.yaml").write_text("groups: []\n")
+    (tmp_path / "rules" / "tests").mkdir()
+    for name in ("removed.yaml", "tests/one.yaml", "note.txt"):
+        (tmp_path / "rules" / name).write_text("groups: []\n")
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "one")
     (tmp_path / "rules" / "one.yaml").write_text("groups: [] # changed\n")
     (tmp_path / "rules" / "two.yaml").write_text("groups: []\n")
+    (tmp_path / "rules" / "removed.yaml").unlink()
     settings = load_settings(tmp_path / "moirae.yaml", {})
-    (document,) = read_base(settings, "main")
-    assert document.name.endswith("one.yaml")
-    assert document.content == "groups: []\n"
-    with pytest.raises(UsageError, match="--base: "):
+    documents = read_base(settings, "main")
+    assert [document.name for document in documents] == [
+        str(tmp_path / "rules" / name) for name in ("one.yaml", "removed.yaml")
+    ]
+    assert documents[0].content == "groups: []\n"
+    with pytest.raises(UsageError, match="--base: no commit or branch 'nowhere' in /"):
         read_base(settings, "nowhere")
