@@ -136,12 +136,37 @@ class _InputReader:
     def read_relation(self, name: str, relation: Relation, rows: Sequence[Row]) -> pa.Table:
         schema = replace(relation_schema(name, relation), fields={})
         placed = [(row, ("relations", name, index)) for index, row in enumerate(rows)]
-        return self._decode(schema, placed).drop_columns([EXTRA_COLUMN]).combine_chunks()
+        table = self._decode(schema, placed).drop_columns([EXTRA_COLUMN]).combine_chunks()
+        if len(table) == len(rows):  # else some are refused, and positions differ
+            self._check_versions(name, relation, table)
+        return table
+
+    def _check_versions(self, name: str, relation: Relation, rows: pa.Table) -> None:
+        """Each row is the only one with its key, and with its time if the relation has one."""
+        columns = list(relation.key)
+        if relation.valid_from is not None:
+            columns.append(relation.valid_from)
+        first_indexes: dict[tuple[Any, ...], int] = {}
+        for index, row in enumerate(rows.select(columns).to_pylist()):
+            values = tuple(row.values())
+            first = first_indexes.setdefault(values, index)
+            if first != index:
+                message = f"duplicate {', '.join(columns)}, first in row {first + 1}"
+                self.problems.append(self.origin.make_problem(message, "relations", name, index))
 
     def _expand(
         self, schema: StreamSchema, series: InputSeries, path: KeyPath
     ) -> Iterator[dict[str, Any]]:
         values_by_column: dict[str, list[object]] = {}
+        for column in (*series.series, *series.values):
+            message = None
+            if column == schema.time:
+                message = f"{column} of a series follows from start_timestamp and interval"
+            elif column in series.series and column in series.values:
+                message = f"{column} is in `series` and in `values`"
+            if message is not None:
+                self.problems.append(self.origin.make_problem(message, *path))
+                return
         for column, text in series.values.items():
             try:
                 values_by_column[column] = expand_series(text)

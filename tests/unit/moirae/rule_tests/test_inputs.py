@@ -100,6 +100,14 @@ def test_rows_of_relations_are_valid_until_the_next_of_their_key(
         ("  input: {cpu: [{ts: soon}]}", "4:17: column ts: "),
         ("  input: {cpu: [{series: {}, values: {cpu: stale}}]}", "4:44: cpu: rows do not become"),
         ("  input: {cpu: [{file: no.jsonl}]}", "no.jsonl: no such file"),
+        ("  input: {cpu: [{series: {ts: 1m}, values: {cpu: 1}}]}", "4:17: ts of a series follows"),
+        ("  input: {cpu: [{series: {}, values: {ts: 1}}]}", "4:17: ts of a series follows"),
+        ("  input: {cpu: [{series: {cpu: 1}, values: {cpu: 1}}]}", "4:17: cpu is in `series` and"),
+        ("  relations: {hosts: [{host: a}]}", "4:23: column since: event time is missing"),
+        (
+            "  relations: {hosts: [{host: a, since: 1h}, {host: a, since: 1h}]}",
+            "4:45: duplicate host, since, first in row 1",
+        ),
         ("  relations: {racks: []}", "unknown relation; relations are hosts"),
     ],
 )
