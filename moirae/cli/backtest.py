@@ -202,16 +202,16 @@ class _Session:
             alerts = folded.list_all()
         else:
             alerts = folded.list_newest(MAX_LISTED)
-        start, end = from_micros(change.done_from), from_micros(change.range.end)
+        start, tested = from_micros(change.done_from), change.range
         report |= {
             "complete": is_complete,
             "notes": find_notes(rule),
             "from": start,
-            "to": end,
+            "to": from_micros(min(tested.end, tested.newest)),
             "events": change.tests[0].count_events(),
             "hidden": int(folded.is_hidden.sum()),
             "statistics": asdict(
-                count_alerts(folded, start, min(end, from_micros(change.range.newest + 1)))
+                count_alerts(folded, start, from_micros(min(tested.end, tested.newest + 1)))
             ),
             "alerts": list(map(asdict, alerts)),
             "late_rows": self._find_late_rows(rule, alerts),

@@ -128,7 +128,7 @@ def _report(
     tested = tests[0].range
     done = [test.done_from for test in tests if test.done_from is not None]
     start = from_micros(min(done, default=tested.end))
-    end = from_micros(max(min(tested.end, tested.newest + 1), min(done, default=tested.end)))
+    end = from_micros(max(min(tested.end, tested.newest), min(done, default=tested.end)))
     current = definition.spec.parameters
     rows = [
         asdict(
