@@ -141,9 +141,9 @@ def read_base(settings: Settings, base: str) -> "list[RuleDocument]":
     from moirae.services.operations.rules import RuleDocument
 
     folder = settings.file.parent
-    found = _run_git(folder, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
-    if found.returncode != 0:
-        reason = found.stderr.strip() or f"no commit or branch {base!r} in {folder}"
+    commit = _run_git(folder, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+    if commit.returncode != 0:
+        reason = commit.stderr.strip() or f"no commit or branch {base!r} in {folder}"
         raise UsageError(f"--base: {reason}")
     documents: list[RuleDocument] = []
     for name in _list_base(folder, base, settings.rules):
