@@ -82,22 +82,25 @@ class ChunkRows(NamedTuple):
 
 
 @contextmanager
-def create_history(rows_per_chunk: int) -> Iterator[BenchmarkHistory]:
-    """A workspace with `CHUNK_COUNT` chunks, of which the newest is open."""
+def create_history(
+    rows_per_chunk: int, chunk_count: int = CHUNK_COUNT
+) -> Iterator[BenchmarkHistory]:
+    """A workspace with some chunks, of which the newest is open."""
     with temporary_workspace(_WORKSPACE) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         archive = Path(settings.archive)
         with database.connect_database(settings, "benchmark") as connection:
             table = StreamTable(archive, SCHEMA)
-            for chunk in range(CHUNK_COUNT):
+            chunks = []
+            for chunk in range(chunk_count):
                 table.append(_archived_table(chunk, rows_per_chunk), chunk)
-            Catalog(connection).put_chunks(list(map(_make_chunk, range(CHUNK_COUNT))))
+                chunks.append(_make_chunk(chunk, is_newest=chunk == chunk_count - 1))
+            Catalog(connection).put_chunks(chunks)
             yield BenchmarkHistory(archive, connection, settings, rows_per_chunk=rows_per_chunk)
 
 
-def _make_chunk(number: int) -> Chunk:
+def _make_chunk(number: int, is_newest: bool) -> Chunk:
     low = START + number * CHUNK_MICROS
-    is_newest = number == CHUNK_COUNT - 1
     return Chunk(
         number,
         from_ts=low if number else None,

@@ -201,10 +201,12 @@ class Corpora:
         Sequence numbers become visible in order: all up to the last one read before are complete.
         """
         rule, version, contexts, _ = key
-        last_number = self._numbered_events.last_number()
+        numbers = self._numbered_events.numbers()
+        if key in self._updated_to and numbers.last <= self._updated_to[key]:
+            return
         rows = self._numbered_events.list_after(rule, version, index.last_sequence)
         # Queried after the rows: it covers every row that was moved to the archive before the read.
-        last_archived = self._numbered_events.deleted_to()
+        last_archived = self._numbered_events.numbers().deleted_to
         events: list[tuple[int, CorpusEvent]] = []
         archive_is_ahead = last_archived > self._updated_to.get(key, index.last_sequence)
         if archive_is_ahead:
@@ -225,7 +227,7 @@ class Corpora:
                 )
                 events.append((chunk, event))
         _add_events(index, events)
-        self._updated_to[key] = max(last_number, last_archived)
+        self._updated_to[key] = max(numbers.last, last_archived)
         if archive_is_ahead and not events and self._saved_sizes[key] == len(index):
             # Records that the archive has nothing new, so that it is not read again.
             self._try_to_save(index, key)

@@ -108,7 +108,7 @@ def _load_judged_corpus(
         if row.tagged_at is not None:
             known_times[row.eid] = row.tagged_at
     # The database deletes expired events without feedback. Their archived contexts still count.
-    if CorpusGateway(connection).deleted_to():
+    if CorpusGateway(connection).numbers().deleted_to:
         event_ids = {alert.event_id for alert in alerts}
         for alert in _read_archived_alerts(storage, definition, contexts):
             if alert.event_id not in event_ids:

@@ -75,7 +75,7 @@ def _replay_reads(
     sequence_numbers += [row.corpus] * (pieces_done - len(sequence_numbers))
     pieces = row.pieces[:pieces_done]
     for stored, number in zip(pieces, sequence_numbers, strict=False):
-        state.record_piece(number)
+        state.record_pieces(1, number)
         index.score([state.comparison], [Piece.from_json(stored).range])
 
 

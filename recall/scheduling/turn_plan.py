@@ -14,7 +14,11 @@ from uuid import UUID
 
 from archiver.times import Micros
 from recall.requests import Piece
-from recall.scheduling.run_length import MAX_RUN_SECONDS, choose_run_length
+from recall.scheduling.run_length import (
+    MAX_RUN_SECONDS,
+    SHARED_RUN_SECONDS,
+    choose_run_length,
+)
 from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 
@@ -157,6 +161,32 @@ class EngineSlots:
         )
 
 
+@dataclass(frozen=True)
+class Questions:
+    """The questions of all active tasks: those that need an engine, and comparisons.
+
+    Tasks of one question are read together, and comparisons use no engine: they do not compete.
+    """
+
+    of_queries: frozenset[Hashable]
+    of_comparisons: frozenset[Hashable]
+
+    @classmethod
+    def of_tasks(cls, tasks: Iterable[SchedulableTask]) -> "Questions":
+        queries, comparisons = set(), set()
+        for task in tasks:
+            if task.needs_engine:
+                queries.add(task.question)
+            else:
+                comparisons.add(task.question)
+        return cls(frozenset(queries), frozenset(comparisons))
+
+    def has_others(self, task: SchedulableTask) -> bool:
+        """Whether tasks of other questions compete with a task."""
+        competing = self.of_queries if task.needs_engine else self.of_comparisons
+        return not competing <= {task.question}
+
+
 def plan_turns(
     tasks: Sequence[SchedulableTask],
     scheduler: StrideScheduler[UUID],
@@ -175,9 +205,10 @@ def plan_turns(
     unavailable = {task.id for task in tasks if task.is_busy}
     unavailable.update(blocked)
     are_all_answered = all(task.is_answered for task in tasks)
+    questions = Questions.of_tasks(tasks)
     turns: list[Turn] = []
     while True:
-        planner = _TurnPlanner(scheduler, slots, are_all_answered, scan_streams)
+        planner = _TurnPlanner(scheduler, slots, questions, are_all_answered, scan_streams)
         turn = planner.plan([task for task in tasks if task.id not in unavailable])
         if turn is None:
             return turns
@@ -203,6 +234,7 @@ class _TurnPlanner:
 
     scheduler: StrideScheduler[UUID]
     slots: EngineSlots
+    questions: Questions
     are_all_answered: bool
     scan_streams: Mapping[Hashable, str]
 
@@ -221,11 +253,7 @@ class _TurnPlanner:
         task = self._choose_task(ready)
         if task is None:
             return None
-        # Tasks of the same question are read together: they do not compete.
-        is_alone = not self.slots.running and all(
-            other.question == task.question for other in ready
-        )
-        first = PlannedTask(task, self._turn_end(task, is_alone))
+        first = PlannedTask(task, self._turn_end(task))
         if not task.needs_engine:
             return Turn((_join_same_question(first, ready),))
         if not self._may_start_query(task):
@@ -245,10 +273,21 @@ class _TurnPlanner:
             task = max(background, key=_background_priority)
         return task
 
-    def _turn_end(self, task: SchedulableTask, is_alone: bool) -> int:
+    def _turn_end(self, task: SchedulableTask) -> int:
         """How far a turn reads: one piece or a run of them; background tasks read many."""
         if not task.is_background:
-            run_length = choose_run_length(task.statistics, task.pieces_left, is_alone)
+            has_competitors = self.questions.has_others(task)
+            # A comparison takes little of the main loop; its turns cost more than what they read.
+            is_slow_to_share = has_competitors and task.needs_engine
+            max_seconds = MAX_RUN_SECONDS
+            if has_competitors or self.slots.running:
+                max_seconds = SHARED_RUN_SECONDS
+            run_length = choose_run_length(
+                task.statistics,
+                task.pieces_left,
+                has_competitors=is_slow_to_share,
+                max_seconds=max_seconds,
+            )
         elif self.slots.concurrency > 1:
             run_length = BACKGROUND_RUN_LENGTH
         else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import orjson
 
 from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
+from recall.similarity.candidate_search import TIE_FACTOR
 from recall.similarity.comparison import (
     Comparison,
     EventForecast,
@@ -28,8 +30,6 @@ from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
 
 # Maximum number of terms shown for each hit, separately for shared terms and those of one side.
 _MAX_TERMS = 12
-# Scores whose ratio is above this may be equal after rounding.
-_TIE_FACTOR = 1 - 1e-9
 
 
 @dataclass
@@ -108,17 +108,18 @@ class SimilarState:
         if pieces:
             self.seen_runs.append((pieces, self.comparison.event.sequence))
 
-    def record_piece(self, sequence: int) -> None:
-        """Record that the next piece is compared, with events up to a sequence number."""
+    def record_pieces(self, pieces: int, sequence: int) -> None:
+        """Record that the next pieces are compared, with events up to a sequence number."""
         self.comparison.max_sequence = sequence
         if self.seen_runs and self.seen_runs[-1][1] == sequence:
-            self.seen_runs[-1] = self.seen_runs[-1][0] + 1, sequence
+            self.seen_runs[-1] = self.seen_runs[-1][0] + pieces, sequence
         else:
-            self.seen_runs.append((1, sequence))
+            self.seen_runs.append((pieces, sequence))
 
     def pieces_without_matches(self, spans: Sequence[TimeRange]) -> list[bool]:
         """For each piece of history, whether none of its events can score above 0."""
-        return [bound == 0 for bound in self.index.score_bounds(self.comparison, spans)]
+        bounds = self.index.score_bounds(self.comparison, spans)
+        return [bound == 0 for bound in bounds.tolist()]
 
     def count_hopeful_pieces(self, index: Index, spans: Sequence[TimeRange]) -> int:
         """The number of pieces of history that may still change the best hits.
@@ -129,8 +130,8 @@ class SimilarState:
         """
         if self.comparison.candidates is not None:
             return sum(index.may_hold_candidates(self.comparison, spans))
-        min_score = self.top.min_score * _TIE_FACTOR
-        bounds = np.array(index.score_bounds(self.comparison, spans))
+        min_score = self.top.min_score * TIE_FACTOR
+        bounds = index.score_bounds(self.comparison, spans)
         return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))
 
     def forecast(self) -> EventForecast | None:
@@ -193,13 +194,20 @@ def _score_shares(
 
 
 def compare(
-    index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
+    index: Index, states: Sequence[SimilarState], runs: Sequence[Sequence[TimeRange]]
 ) -> list[tuple[int, bool]]:
-    """Compare each event with the events of its piece of history, in one pass over the index.
+    """Compare each event with the events of its pieces of history, which are adjacent in time.
 
     Events that entered the corpus after E and C_k were pinned are candidates too. Returns for
     each state the number of compared events and whether its best hits have changed.
     """
-    for state in states:
-        state.record_piece(max(index.last_sequence, state.comparison.event.sequence))
-    return index.score([state.comparison for state in states], spans)
+    compared, spans = [], []
+    for state, pieces in zip(states, runs, strict=True):
+        if pieces:
+            state.record_pieces(
+                len(pieces), max(index.last_sequence, state.comparison.event.sequence)
+            )
+            compared.append(state.comparison)
+            spans.append(reduce(TimeRange.enclose, pieces))
+    results = iter(index.score(compared, spans))
+    return [next(results) if pieces else (0, False) for pieces in runs]

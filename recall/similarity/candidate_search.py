@@ -1,7 +1,7 @@
 """Finds the candidates of an event by bounds, and ranks them. No I/O."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from archiver.time_range import TimeRange
 from recall.similarity.candidates import BEST_COUNT, ESTIMATED_COUNT, CandidateRows
-from recall.similarity.comparison import Comparison
+from recall.similarity.comparison import Comparison, SegmentBounds
 from recall.similarity.measures import MEASURES, Floats, round_scores
 from recall.similarity.ranking import top_rows
 from recall.similarity.segment_rows import RowsBySegment, unite_rows
@@ -22,10 +22,9 @@ from recall.similarity.segments import (
     SearchQuery,
     Segment,
 )
-from recall.similarity.spans import max_by_span
 
 # Scores whose ratio is above this may be equal after rounding.
-_TIE_FACTOR = 1 - 1e-9
+TIE_FACTOR = 1 - 1e-9
 # The same for differences of estimates.
 _ESTIMATE_SLACK = 1e-5
 
@@ -66,11 +65,10 @@ class CandidateSearch(SegmentedCorpus):
         candidates = comparison.candidates
         assert candidates is not None
         ranges = []
-        for segment in self.segments:
-            first, last = segment.rows_between(span)
-            if first < last:
-                known_rows = self._find_known_rows(comparison, segment).slice_rows(first, last)
-                ranges.append(SegmentRange(segment, first, last, known_rows))
+        for position, first, last in self.spans.rows_between(span):
+            segment = self.spans.segments[position]
+            known_rows = self._find_known_rows(comparison, segment).slice_rows(first, last)
+            ranges.append(SegmentRange(segment, first, last, known_rows))
         query = self._candidate_query(comparison)
         if query is None:
             self._add_best_by_scores(comparison, None, ranges)
@@ -148,7 +146,7 @@ class CandidateSearch(SegmentedCorpus):
                     limit = max(limit, float(best_bounds[0]) * _BOUND_SHARE)
         best = {}
         for segment, bounded in best_by_segment.items():
-            high = bounded.bounds + bounded.skipped_bound >= limit * _TIE_FACTOR
+            high = bounded.bounds + bounded.skipped_bound >= limit * TIE_FACTOR
             if high.any():
                 best[segment] = bounded.rows[high]
         return _Bounded(best, max(others_bound, limit)), _select_estimated(estimated_by_segment)
@@ -178,7 +176,7 @@ class CandidateSearch(SegmentedCorpus):
     ) -> None:
         """Add the best rows by TF-IDF to the candidates. All that may be among them are scored."""
         assert comparison.candidates is not None
-        min_score = comparison.candidates.min_score * _TIE_FACTOR
+        min_score = comparison.candidates.min_score * TIE_FACTOR
         rows_by_segment = {}
         best_scores = np.zeros(0)
         for segment, first, last, _ in ranges:
@@ -225,22 +223,53 @@ class CandidateSearch(SegmentedCorpus):
         return best + first, scores[best]
 
     def may_hold_candidates(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[bool]:
-        """For each span of time, whether one of its events may become a candidate."""
+        """For each span of time, whether one of its events may become a candidate.
+
+        `spans`: disjoint.
+        """
         candidates = comparison.candidates
         assert candidates is not None
+        bounds = self.segment_bounds(comparison)
+        may_hold = bounds.scores >= candidates.min_score * TIE_FACTOR
+        may_hold |= (bounds.estimates > -np.inf) & (bounds.estimates >= candidates.min_estimate)
+        hopes = ((bounds.scores > 0) & may_hold).astype(np.float64)
+        maxima = bounds.spans.max_by_span(hopes, spans, comparison.before_ts)
+        return [hope > 0 for hope in maxima.tolist()]
+
+    def segment_bounds(self, comparison: Comparison) -> SegmentBounds:
+        """The bounds of all segments. Each is computed once, when its segment is new."""
+        bounds, spans = comparison.bounds, self.spans
+        if bounds is not None and bounds.spans is spans:
+            return bounds
+        known: dict[Segment, tuple[float, float]] = {}
+        if bounds is not None:
+            values = zip(bounds.scores.tolist(), bounds.estimates.tolist(), strict=True)
+            known = dict(zip(bounds.spans.segments, values, strict=True))
+        compute = self._bound_computation(comparison)
+        for segment in spans.segments:
+            if segment not in known:
+                known[segment] = compute(segment)
+        scores, estimates = np.zeros(len(spans.segments)), np.zeros(len(spans.segments))
+        for position, segment in enumerate(spans.segments):
+            scores[position], estimates[position] = known[segment]
+        comparison.bounds = SegmentBounds(spans, scores, estimates)
+        return comparison.bounds
+
+    def _bound_computation(
+        self, comparison: Comparison
+    ) -> Callable[[Segment], tuple[float, float]]:
+        """Computes the bounds of a segment: of scores by TF-IDF, and of estimates."""
         query = self._candidate_query(comparison)
-        hopes = []
-        for segment in self.segments:
+
+        def compute(segment: Segment) -> tuple[float, float]:
             offsets = self._find_known_rows(comparison, segment).offsets
             bound = math.inf
             if query is not None:
                 self._refresh_segment_bounds(segment, self._log_event_count)
                 bound = segment.score_bound(query, known_norms=True)
-            estimate_bound = bound + float(offsets.max(initial=-math.inf)) + _ESTIMATE_SLACK
-            may_hold = bound >= candidates.min_score * _TIE_FACTOR
-            may_hold |= len(offsets) > 0 and estimate_bound >= candidates.min_estimate
-            hopes.append(float(bound > 0 and may_hold))
-        return [hope > 0 for hope in max_by_span(self.segments, hopes, spans, comparison.before_ts)]
+            return bound, bound + float(offsets.max(initial=-math.inf)) + _ESTIMATE_SLACK
+
+        return compute
 
     def _candidate_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query by TF-IDF; None: E was pinned too long ago."""

@@ -11,6 +11,7 @@ from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Meas
 from recall.similarity.numeric import Scales
 from recall.similarity.ranking import RankedHit, TopK
 from recall.similarity.segments import KnownRows, PinnedCounts, RowsOfSegment, Segment
+from recall.similarity.spans import SegmentSpans
 
 
 class ScoredRows(NamedTuple):
@@ -54,6 +55,18 @@ class EventScorer(Protocol):
         """What the event probably is."""
 
 
+class SegmentBounds(NamedTuple):
+    """Upper bounds of the scores of past events, by segment: they hold as long as it exists.
+
+    `scores`: by TF-IDF where `scorer` ranks candidates. `estimates`: then those of events by their
+    estimates, -∞ if a segment has none that has one.
+    """
+
+    spans: SegmentSpans
+    scores: Floats
+    estimates: Floats
+
+
 @dataclass
 class Comparison:
     """An event that is compared, with its pinned counts. The best hits are collected in `top`."""
@@ -76,6 +89,8 @@ class Comparison:
     """`pinned_counts` for every term, computed at first use."""
     scales: Scales | None = None
     """The pinned scales of numeric attributes, computed at first use."""
+    bounds: SegmentBounds | None = None
+    """The bounds of all segments at the last use, of which new ones are computed at the next."""
 
 
 def restore_top(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[EventKey]:

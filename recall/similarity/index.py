@@ -1,14 +1,14 @@
 """Comparison of events with the past events of a corpus, by bounds and by their scores. No I/O."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
-from recall.similarity.candidate_search import CandidateSearch
+from recall.similarity.candidate_search import TIE_FACTOR, CandidateSearch
 from recall.similarity.comparison import Comparison
 from recall.similarity.events import EventKey
 from recall.similarity.measures import (
@@ -32,7 +32,6 @@ from recall.similarity.segments import (
     SearchQuery,
     Segment,
 )
-from recall.similarity.spans import max_by_span
 
 
 class Index(CandidateSearch):
@@ -43,46 +42,63 @@ class Index(CandidateSearch):
     def score(
         self, comparisons: Sequence[Comparison], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
-        """Compare each event with the past events of its span of time, in one pass.
+        """Compare each event with the past events of its span of time.
 
         Returns for each comparison how many events it was compared with, and whether its best
         hits have changed.
         """
-        compared, changed = [0] * len(comparisons), [False] * len(comparisons)
-        queries = map(self._search_query, comparisons)
-        past_spans = []
+        results = []
         for comparison, span in zip(comparisons, spans, strict=True):
-            past_spans.append(span.intersect(TimeRange(None, comparison.before_ts)))
-        jobs = list(zip(comparisons, queries, past_spans, strict=True))
-        for number, (comparison, _, span) in enumerate(jobs):
+            past = span.intersect(TimeRange(None, comparison.before_ts))
             if comparison.candidates is not None:
-                compared[number], changed[number] = self.score_candidates(comparison, span)
-        log_event_count = self._log_event_count
-        for segment in self.segments:
-            for number, (comparison, query, span) in enumerate(jobs):
-                first, last = segment.rows_between(span)
-                if first >= last or comparison.candidates is not None:
-                    continue
-                compared[number] += last - first
-                if query is None:
-                    rows, scores = self._score_exhaustively(segment, comparison, first, last)
-                else:
-                    if not query.is_set:
-                        self._refresh_segment_bounds(segment, log_event_count)
-                    rows, scores = segment.search(
-                        query,
-                        comparison.pinned_counts,
-                        max_sequence=comparison.max_sequence,
-                        rows=(first, last),
-                        k=comparison.top.k,
-                        min_score=comparison.top.min_score,
-                        buffers=self._search_buffers,
-                    )
-                if len(rows):
-                    keys = list(map(segment.key, rows.tolist()))
-                    if comparison.top.add_hits(keys, scores):
-                        changed[number] = True
-        return list(zip(compared, changed, strict=True))
+                results.append(self.score_candidates(comparison, past))
+            else:
+                results.append(self._score_span(comparison, past))
+        return results
+
+    def _score_span(self, comparison: Comparison, span: TimeRange) -> tuple[int, bool]:
+        """Compare an event with the past events of a span, in segments with high bounds first."""
+        rows = list(self.spans.rows_between(span))
+        bounds = np.full(len(self.segments), np.inf)
+        if comparison.bounds is not None:
+            bounds = self.segment_bounds(comparison).scores
+            rows.sort(key=lambda part: -bounds[part.position])
+        query = self._search_query(comparison)
+        compared, changed = 0, False
+        for position, first, last in rows:
+            compared += last - first
+            bound = bounds[position]
+            if bound > 0 and bound >= comparison.top.min_score * TIE_FACTOR:
+                segment = self.spans.segments[position]
+                changed |= self._score_rows(comparison, query, segment, first, last)
+        return compared, changed
+
+    def _score_rows(
+        self,
+        comparison: Comparison,
+        query: SearchQuery | None,
+        segment: Segment,
+        first: int,
+        last: int,
+    ) -> bool:
+        """Compare an event with some rows; returns whether its best hits have changed."""
+        if query is None:
+            rows, scores = self._score_exhaustively(segment, comparison, first, last)
+        else:
+            if not query.is_set:
+                self._refresh_segment_bounds(segment, self._log_event_count)
+            rows, scores = segment.search(
+                query,
+                comparison.pinned_counts,
+                max_sequence=comparison.max_sequence,
+                rows=(first, last),
+                k=comparison.top.k,
+                min_score=comparison.top.min_score,
+                buffers=self._search_buffers,
+            )
+        if not len(rows):
+            return False
+        return comparison.top.add_hits(list(map(segment.key, rows.tolist())), scores)
 
     def _search_query(self, comparison: Comparison) -> SearchQuery | None:
         """The event as a query of the compiled search; None: its rows must be compared one by one.
@@ -170,23 +186,34 @@ class Index(CandidateSearch):
 
     # Bounds of unread history
 
-    def score_bounds(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
+    def score_bounds(self, comparison: Comparison, spans: Sequence[TimeRange]) -> Floats:
         """For each span of time, an upper bound of the scores of its events; 0: no hits.
 
         Computed from the terms and bounds of segments alone. Events that are added later are not
-        covered.
+        covered. `spans`: disjoint.
         """
-        query = self._search_query(comparison)
-        bounds = [self._score_bound(segment, comparison, query) for segment in self.segments]
-        return max_by_span(self.segments, bounds, spans, comparison.before_ts)
+        bounds = self.segment_bounds(comparison)
+        return bounds.spans.max_by_span(bounds.scores, spans, comparison.before_ts)
 
-    def expected_scores(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
-        """For each span of time, an estimate of its best score, for ranking; not a bound."""
+    def expected_scores(self, comparison: Comparison, spans: Sequence[TimeRange]) -> Floats:
+        """For each span of time, an estimate of its best score, for ranking; not a bound.
+
+        `spans`: disjoint.
+        """
         context = self._encode(comparison)
         query = comparison.pinned_counts.weighted_query(context)
         self.refresh_bounds()
-        estimates = [segment.expected_score(query) for segment in self.segments]
-        return max_by_span(self.segments, estimates, spans, comparison.before_ts)
+        segments = self.spans.segments
+        estimates = np.array([segment.expected_score(query) for segment in segments])
+        return self.spans.max_by_span(estimates, spans, comparison.before_ts)
+
+    def _bound_computation(
+        self, comparison: Comparison
+    ) -> Callable[[Segment], tuple[float, float]]:
+        if comparison.candidates is not None:
+            return super()._bound_computation(comparison)
+        query = self._search_query(comparison)
+        return lambda segment: (self._score_bound(segment, comparison, query), -math.inf)
 
     def _score_bound(
         self, segment: Segment, comparison: Comparison, query: SearchQuery | None

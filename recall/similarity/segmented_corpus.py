@@ -23,6 +23,7 @@ from recall.similarity.segments import (
     Segment,
     merge_segments,
 )
+from recall.similarity.spans import SegmentSpans
 
 _MIN_CAPACITY = 1024  # terms
 
@@ -39,6 +40,7 @@ class SegmentedCorpus:
         self.last_sequence = 0
         """The sequence number of the newest event."""
         self.segments: list[Segment] = []
+        self._spans: SegmentSpans | None = None
         self._event_count = 0
         self._newest_ts: Micros | None = None
         # C_k by term, with spare capacity. Copied before a change once it was shared.
@@ -77,6 +79,14 @@ class SegmentedCorpus:
         self.segments.append(segment)
         self._merge_small_segments(segment.chunk)
         self.segments.sort(key=lambda segment: (segment.chunk, segment.key_range[0]))
+        self._spans = None
+
+    @property
+    def spans(self) -> SegmentSpans:
+        """The segments as they are now; the same object until events are added."""
+        if self._spans is None:
+            self._spans = SegmentSpans(self.segments)
+        return self._spans
 
     def _make_counts_writable(self) -> None:
         """Have an unshared array of C_k with an element for every term."""

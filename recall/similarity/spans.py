@@ -1,39 +1,92 @@
-"""Scores of segments summarised by spans of event time. No I/O."""
+"""The segments of a corpus by the event times that they span. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
+from recall.similarity.measures import Floats
 from recall.similarity.segments import Segment
 
+_TIMES = np.iinfo(np.int64)
 
-def max_by_span(
-    segments: Sequence[Segment],
-    scores: Sequence[float],
-    spans: Sequence[TimeRange],
-    before_ts: Micros,
-) -> list[float]:
-    """For each span, the maximum of the positive scores of segments with events in it; 0: none.
 
-    `scores`: by segment. Only events before `before_ts` are considered.
-    """
-    ranges = [segment.key_range for segment in segments]
-    oldest = np.array([first[0] for first, _ in ranges], dtype=np.int64)
-    newest = np.array([last[0] for _, last in ranges], dtype=np.int64)
-    positive = np.array(scores) > 0
-    maxima = []
-    for span in spans:
-        past = span.intersect(TimeRange(None, before_ts))
-        assert past.end is not None
-        overlapping = positive & (oldest < past.end)
-        if past.start is not None:
-            overlapping &= newest >= past.start
-        maximum = 0.0
+class SegmentRows(NamedTuple):
+    """Rows of the segment at a position: the first one, and the one after the last."""
+
+    position: int
+    first: int
+    last: int
+
+
+class SegmentSpans:
+    """Some segments, which do not change, with their oldest and newest event times."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = tuple(segments)
+        ranges = [segment.key_range for segment in self.segments]
+        self._oldest = np.array([oldest[0] for oldest, _ in ranges], dtype=np.int64)
+        self._newest = np.array([newest[0] for _, newest in ranges], dtype=np.int64)
+
+    def rows_between(self, span: TimeRange) -> Iterator[SegmentRows]:
+        """The rows of all segments that lie in a span."""
+        overlapping = np.ones(len(self.segments), dtype=bool)
+        if span.end is not None:
+            overlapping &= self._oldest < span.end
+        if span.start is not None:
+            overlapping &= self._newest >= span.start
         for position in np.flatnonzero(overlapping).tolist():
-            first, last = segments[position].rows_between(past)
+            first, last = self.segments[position].rows_between(span)
             if first < last:
-                maximum = max(maximum, scores[position])
-        maxima.append(maximum)
-    return maxima
+                yield SegmentRows(position, first, last)
+
+    def max_by_span(
+        self, scores: Floats, spans: Sequence[TimeRange], before_ts: Micros
+    ) -> npt.NDArray[np.float64]:
+        """For each span, the maximum of the positive scores of segments with events in it; 0: none.
+
+        `scores`: by segment. `spans`: disjoint, in any order. Only events before `before_ts` are
+        considered.
+        """
+        maxima = np.zeros(len(spans))
+        numbers = []
+        past_spans = []
+        for number, span in enumerate(spans):
+            past = span.intersect(TimeRange(None, before_ts))
+            if not past.is_empty:
+                numbers.append(number)
+                past_spans.append(past)
+        order = sorted(range(len(numbers)), key=lambda place: past_spans[place].end or 0)
+        past_spans = [past_spans[place] for place in order]
+        starts = np.array([_start(span) for span in past_spans], dtype=np.int64)
+        ends = np.array([span.end for span in past_spans], dtype=np.int64)
+        # The first and the last span that each segment may have events in.
+        first_spans = np.searchsorted(ends, self._oldest, side="right")
+        last_spans = np.searchsorted(starts, self._newest, side="right") - 1
+        is_candidate = (scores > 0) & (first_spans <= last_spans)
+        is_within = is_candidate & (first_spans == last_spans)
+        within = np.flatnonzero(is_within)
+        inside = first_spans[within]
+        is_within[within] = (starts[inside] <= self._oldest[within]) & (
+            self._newest[within] < ends[inside]
+        )
+        ordered_maxima = np.zeros(len(past_spans))
+        np.maximum.at(ordered_maxima, first_spans[is_within], scores[is_within])
+        for position in np.flatnonzero(is_candidate & ~is_within).tolist():
+            segment = self.segments[position]
+            for place in range(first_spans[position], last_spans[position] + 1):
+                first, last = segment.rows_between(past_spans[place])
+                if first < last:
+                    ordered_maxima[place] = max(ordered_maxima[place], scores[position])
+        for place, maximum in zip(order, ordered_maxima, strict=True):
+            maxima[numbers[place]] = maximum
+        return maxima
+
+
+def _start(span: TimeRange) -> Micros:
+    if span.start is None:
+        return int(_TIMES.min)
+    return span.start

@@ -144,7 +144,8 @@ class ComparisonRunner:
     def compare(self, comparison: ComparisonTurn) -> list[TurnResult]:
         """Compare in one pass over the corpus."""
         turns, states = comparison.turns, comparison.states
-        event_counts, improved = _compare_pieces(comparison)
+        runs = [[piece.range for piece in turn.pieces] for turn in turns]
+        compared = compare(comparison.index, states, runs)
         query_seconds = time.monotonic() - comparison.began_at
         new_hits = []
         for state, previous_hits in zip(states, comparison.previous_hits, strict=True):
@@ -152,12 +153,12 @@ class ComparisonRunner:
         statistics = share_query(
             query_seconds,
             pieces=[turn.end - turn.progress.next for turn in turns],
-            rows=event_counts,
+            rows=[event_count for event_count, _ in compared],
             results=new_hits,
         )
         results = []
         for number, turn in enumerate(turns):
-            has_improved = turn.active_task.has_improved or improved[number]
+            has_improved = turn.active_task.has_improved or compared[number][1]
             result = _build_result(comparison, number, statistics[number], has_improved)
             results.append(result)
         return results
@@ -171,25 +172,6 @@ class ComparisonRunner:
         """Release the memory of tasks that are not active any more."""
         for task_id in self._states.keys() - self._active_tasks.tasks.keys():
             del self._states[task_id]
-
-
-def _compare_pieces(comparison: ComparisonTurn) -> tuple[list[int], list[bool]]:
-    """Compare piece by piece.
-
-    Returns for each task the number of events compared, and whether its best hits have changed.
-    """
-    turns = comparison.turns
-    event_counts = [0] * len(turns)
-    improved = [False] * len(turns)
-    for step in range(max(len(turn.pieces) for turn in turns)):
-        positions = [number for number, turn in enumerate(turns) if step < len(turn.pieces)]
-        spans = [turns[number].pieces[step].range for number in positions]
-        states = [comparison.states[number] for number in positions]
-        compared = compare(comparison.index, states, spans)
-        for position, (event_count, has_changed) in zip(positions, compared, strict=True):
-            event_counts[position] += event_count
-            improved[position] |= has_changed
-    return event_counts, improved
 
 
 def _build_result(

@@ -46,13 +46,10 @@ SELECT EXISTS (SELECT FROM contexts WHERE corpus > %(number)s AND rule = %(rule)
 SELECT count(*) AS events, count(*) FILTER (WHERE corpus <= %(number)s) AS indexed FROM contexts
 WHERE corpus IS NOT NULL AND rule = %(rule)s AND version = %(version)s AND ts < %(before)s
 
--- get_last_number --
--- The highest number, of rows here or deleted ones in the archive.
-SELECT greatest((SELECT max(corpus) FROM contexts), (SELECT number FROM corpus_forgotten))
-
--- get_deleted_to --
--- The number up to which rows may have been deleted; the archive has them.
-SELECT number FROM corpus_forgotten
+-- get_numbers --
+-- The highest number, of rows here or deleted ones in the archive; and the number up to which rows may have been
+-- deleted: the archive has them.
+SELECT greatest((SELECT max(corpus) FROM contexts), number) AS last, number AS deleted_to FROM corpus_forgotten
 
 -- list_ids --
 -- The events of all corpora up to a number, as the archive names them.

@@ -37,6 +37,18 @@ class IndexedCountsRow:
     indexed: int
 
 
+@dataclass(frozen=True, slots=True)
+class CorpusNumbersRow:
+    """Of all corpora.
+
+    `last`: the highest number, here or in the archive; 0 before the first. `deleted_to`: up to
+    which events may have been deleted here; the archive has them.
+    """
+
+    last: int
+    deleted_to: int
+
+
 class CorpusGateway(Gateway):
     """Events with a corpus number. One sequence numbers the events of all corpora."""
 
@@ -90,10 +102,8 @@ class CorpusGateway(Gateway):
         assert counts is not None
         return counts
 
-    def last_number(self) -> int:
-        """The highest number of all corpora, here or in the archive; 0 before the first."""
-        return int(self._value("get_last_number"))
-
-    def deleted_to(self) -> int:
-        """The number up to which events may have been deleted here; the archive has them."""
-        return int(self._value("get_deleted_to"))
+    def numbers(self) -> CorpusNumbersRow:
+        """The highest number, and up to which number events may have been deleted."""
+        numbers = self._record(CorpusNumbersRow, "get_numbers")
+        assert numbers is not None
+        return numbers

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.scheduling.run_length import choose_run_length
+from recall.scheduling.run_length import SHARED_RUN_SECONDS, choose_run_length
 from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
 
@@ -122,7 +122,7 @@ def test_runs_grow_and_stay_short(pieces: int, seconds_per_piece: float | None) 
     runs: list[int] = []
     while pieces_read < pieces:
         statistics = TaskStatistics(pieces=pieces_read, query_seconds_per_piece=seconds_per_piece)
-        run = choose_run_length(statistics, pieces - pieces_read, is_alone=True)
+        run = choose_run_length(statistics, pieces - pieces_read)
         runs.append(run)
         pieces_read += run
     assert pieces_read == pieces
@@ -135,10 +135,15 @@ def test_runs_grow_and_stay_short(pieces: int, seconds_per_piece: float | None) 
         assert len(runs) <= math.log(pieces, 7) + 2
 
 
-@given(st.integers(0, 2000), st.integers(1, 2000))
-def test_run_is_one_piece_while_other_tasks_are_ready(pieces_read: int, pieces_left: int) -> None:
-    statistics = TaskStatistics(pieces=pieces_read, query_seconds_per_piece=0.0)
-    assert choose_run_length(statistics, pieces_left, is_alone=False) == 1
+@given(st.integers(0, 2000), st.integers(1, 2000), st.floats(0, 10))
+def test_runs_stay_a_small_part_while_other_questions_compete(
+    pieces_read: int, pieces_left: int, seconds_per_piece: float
+) -> None:
+    statistics = TaskStatistics(pieces=pieces_read, query_seconds_per_piece=seconds_per_piece)
+    run = choose_run_length(
+        statistics, pieces_left, has_competitors=True, max_seconds=SHARED_RUN_SECONDS
+    )
+    assert run == 1 or (8 * run <= pieces_read and run * seconds_per_piece <= 0.1001)
 
 
 def test_second_level_waits_for_the_first() -> None:

@@ -106,7 +106,7 @@ def _start(
 
 
 def _read(state: SimilarState, index: Index, piece: TimeRange) -> None:
-    state.record_piece(COUNT)
+    state.record_pieces(1, COUNT)
     index.score([state.comparison], [piece])
 
 

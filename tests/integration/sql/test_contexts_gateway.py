@@ -78,14 +78,14 @@ def test_rows_of_truncated_contexts_are_counted(connection: sql.Connection) -> N
 def test_corpus_is_numbered_in_event_order(connection: sql.Connection) -> None:
     contexts, corpus = ContextGateway(connection), CorpusGateway(connection)
     contexts.put([_context(2), _context(1), _context(3, settled=False)])
-    start = corpus.last_number()
+    start = corpus.numbers().last
     eids = [UUID(int=number) for number in (3, 2, 1)]
     with connection.transaction():
         corpus.lock_numbering()
         corpus.add_past("g/r", "1", eids)
     events = corpus.list_after("g/r", "1", start)
     assert [event.eid.int for event in events] == [1, 2]
-    assert corpus.last_number() == events[-1].number
+    assert corpus.numbers().last == events[-1].number
     first, last = events[0].number, _START + timedelta(seconds=9)
     assert corpus.has_later("g/r", "1", number=first, before=last)
     assert not corpus.has_later("g/r", "1", number=first, before=_START + timedelta(seconds=2))
@@ -97,7 +97,7 @@ def test_corpus_is_numbered_in_event_order(connection: sql.Connection) -> None:
 def test_pending_rows_of_the_outbox_are_counted_to_a_limit(connection: sql.Connection) -> None:
     contexts, corpus = ContextGateway(connection), CorpusGateway(connection)
     contexts.put([_context(number) for number in range(1, 4)])
-    start = corpus.last_number()
+    start = corpus.numbers().last
     corpus.add_past("g/r", "1", [UUID(int=number) for number in range(1, 4)])
     outbox = OutboxGateway(connection)
     rows = outbox.list_contexts(start, 2)

@@ -32,7 +32,7 @@ def make_state() -> tuple[SimilarState, Index, dict[str, str]]:
 
 def test_hits_have_the_probable_tag_and_say_why() -> None:
     state, index, tags = make_state()
-    state.record_piece(COUNT)
+    state.record_pieces(1, COUNT)
     index.score([state.comparison], [TimeRange(None, (COUNT + 1) * 6 * HOUR)])
     answer = state.build_answer(index)
     assert len(answer) == 10
@@ -53,9 +53,9 @@ def test_answer_does_not_depend_on_the_division_into_pieces() -> None:
     state, index, _ = make_state()
     pieces, _, _ = make_state()
     end = (COUNT + 1) * 6 * HOUR
-    state.record_piece(COUNT)
+    state.record_pieces(1, COUNT)
     index.score([state.comparison], [TimeRange(None, end)])
     for low, high in ((end // 2, end), (None, end // 2)):
-        pieces.record_piece(COUNT)
+        pieces.record_pieces(1, COUNT)
         pieces.index.score([pieces.comparison], [TimeRange(low, high)])
     assert pieces.comparison.top.hits == state.comparison.top.hits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recall.scheduling.run_length import choose_run_length
+from recall.scheduling.run_length import SHARED_RUN_SECONDS, choose_run_length
 from recall.scheduling.statistics import TaskStatistics
 
 
@@ -26,13 +26,21 @@ def test_runs_grow_up_to_a_second(
     pieces_read: int, pieces_left: int, seconds_per_piece: float | None, run_length: int
 ) -> None:
     read = statistics(pieces_read, seconds_per_piece)
-    assert choose_run_length(read, pieces_left, is_alone=True) == run_length
+    assert choose_run_length(read, pieces_left) == run_length
 
 
-def test_run_is_one_piece_while_other_tasks_are_ready() -> None:
-    assert choose_run_length(statistics(7, 0.0), 100, is_alone=False) == 1
+@pytest.mark.parametrize(("pieces_read", "run_length"), [(1, 1), (15, 1), (16, 2), (80, 10)])
+def test_runs_grow_slowly_while_other_questions_compete(pieces_read: int, run_length: int) -> None:
+    read = statistics(pieces_read, 0.0)
+    assert choose_run_length(read, 100, has_competitors=True) == run_length
+
+
+def test_run_is_shorter_while_others_run_or_wait() -> None:
+    read = statistics(49, 0.01)
+    assert choose_run_length(read, 500) == 100
+    assert choose_run_length(read, 500, max_seconds=SHARED_RUN_SECONDS) == 10
 
 
 def test_pieces_that_take_no_measurable_time_are_read_without_a_limit_of_seconds() -> None:
-    assert choose_run_length(statistics(10, 5e-324), 50, is_alone=True) == 50
-    assert choose_run_length(statistics(10, 0.0), 70, is_alone=True) == 60
+    assert choose_run_length(statistics(10, 5e-324), 50) == 50
+    assert choose_run_length(statistics(10, 0.0), 70) == 60

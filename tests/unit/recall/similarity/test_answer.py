@@ -57,7 +57,7 @@ def _resume(index: Index, stored: bytes | None = None, **options: Any) -> Simila
 def test_answer_explains_scores_by_terms_and_numbers(index: Index) -> None:
     state = _resume(index)
     for piece in PIECES:
-        compare(index, [state], [piece])
+        compare(index, [state], [[piece]])
     first, second = state.build_answer(index)
     assert (first["rank"], first["past_eid"], first["past_ts"]) == (1, "e1", 1)
     assert first["score"] == pytest.approx(1)
@@ -69,18 +69,18 @@ def test_answer_explains_scores_by_terms_and_numbers(index: Index) -> None:
 
 def test_resumed_comparison_continues_with_the_same_answer(index: Index) -> None:
     state = _resume(index)
-    compare(index, [state], [PIECES[0]])
+    compare(index, [state], [[PIECES[0]]])
     resumed = _resume(index, state.dump())
     for piece in PIECES[1:]:
-        compare(index, [state], [piece])
-        compare(index, [resumed], [piece])
+        compare(index, [state], [[piece]])
+        compare(index, [resumed], [[piece]])
     assert resumed.dump() == state.dump()
     assert resumed.build_answer(index) == state.build_answer(index)
 
 
 def test_stored_state_keeps_its_format(index: Index) -> None:
     state = _resume(index, k=1)
-    compare(index, [state], [PIECES[0]])
+    compare(index, [state], [[PIECES[0]]])
     stored = orjson.loads(state.dump())
     ((ts, eid, score),) = stored["hits"]
     assert (ts, eid, score) == (1, "e1", pytest.approx(1))
@@ -89,23 +89,23 @@ def test_stored_state_keeps_its_format(index: Index) -> None:
 
 def test_compared_events_and_changes_are_returned(index: Index) -> None:
     state = _resume(index, k=1)
-    assert compare(index, [state], [PIECES[0]]) == [(2, True)]
-    assert compare(index, [state], [PIECES[2]]) == [(1, False)]
+    assert compare(index, [state], [[PIECES[0]]]) == [(2, True)]
+    assert compare(index, [state], [[PIECES[2]]]) == [(1, False)]
 
 
 def test_events_within_the_gap_are_not_compared(index: Index) -> None:
     state = _resume(index, gap=15)
-    assert compare(index, [state], [PIECES[1]]) == [(1, True)]
+    assert compare(index, [state], [[PIECES[1]]]) == [(1, True)]
     state = _resume(index, gap=16)
-    assert compare(index, [state], [PIECES[1]]) == [(0, False)]
+    assert compare(index, [state], [[PIECES[1]]]) == [(0, False)]
 
 
 def test_later_events_are_candidates_and_start_a_new_run(index: Index) -> None:
     state = _resume(index)
-    compare(index, [state], [PIECES[0]])
+    compare(index, [state], [[PIECES[0]]])
     late = make_corpus_event(16, "late", 5, _contexts(host="n1", cpu="50"), ["own"], index.numeric)
     index.add(1, [late])
-    compare(index, [state], [PIECES[1]])
+    compare(index, [state], [[PIECES[1]]])
     assert state.seen_runs == [(1, 4), (1, 5)]
     assert [hit.event for hit in state.top.hits] == [(16, "late"), (1, "e1")]
 
@@ -125,5 +125,5 @@ def test_piece_without_shared_terms_has_no_matches(index: Index) -> None:
 def test_piece_is_hopeful_until_its_bound_is_below_the_kth_score(index: Index) -> None:
     state = _resume(index, k=1)
     assert state.count_hopeful_pieces(index, PIECES) == 2
-    compare(index, [state], [PIECES[0]])
+    compare(index, [state], [[PIECES[0]]])
     assert state.count_hopeful_pieces(index, [PIECES[2]]) == 0

@@ -70,7 +70,7 @@ def begin(index: Index, seed: int, stored: bytes | None = None) -> SimilarState:
 
 
 def compare_all(state: SimilarState, index: Index, span: TimeRange) -> None:
-    state.record_piece(COUNT)
+    state.record_pieces(1, COUNT)
     index.score([state.comparison], [span])
 
 
@@ -135,7 +135,7 @@ def test_pieces_that_cannot_hold_candidates_do_not_change_the_answer() -> None:
         compare_all(state, index, TimeRange(HOUR, END))
         before = state.top.hits
         hopeful = state.count_hopeful_pieces(index, [TimeRange(None, HOUR)])
-        state.record_piece(COUNT + 10)
+        state.record_pieces(1, COUNT + 10)
         index.score([state.comparison], [TimeRange(None, HOUR)])
         assert hopeful == 0
         assert state.top.hits == before

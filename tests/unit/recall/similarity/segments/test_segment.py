@@ -10,7 +10,6 @@ from recall.similarity.measures.corpus import CorpusCounts, Vocabulary
 from recall.similarity.segments.pinned_counts import PinnedCounts
 from recall.similarity.segments.segment import KnownRows, SearchBuffers, Segment
 from recall.similarity.segments.segment_merge import merge_segments
-from recall.similarity.spans import max_by_span
 
 EVENTS = [
     CorpusEvent(20, "b", 2, {"x=1": 1, "y=1": 300}, {0: [2.0]}),
@@ -74,20 +73,6 @@ def test_merged_segment_equals_one_of_all_events(vocabulary: Vocabulary) -> None
     assert merged.term_ids.tolist() == expected.term_ids.tolist()
     for name, array in expected.arrays.items():
         assert merged.arrays[name].tolist() == array.tolist(), name
-
-
-def test_maximum_by_span_considers_only_segments_with_events_in_it(
-    vocabulary: Vocabulary,
-) -> None:
-    segments = [Segment.from_events(0, [event], vocabulary) for event in EVENTS[:2]]
-    spans = [TimeRange(None, 15), TimeRange(15, 30), TimeRange(11, 20), TimeRange(None, 99)]
-    scores = [0.5, 0.9]
-    assert max_by_span(segments, scores, spans, before_ts=30) == [0.9, 0.5, 0.0, 0.9]
-    assert max_by_span(segments, scores, spans, before_ts=20) == [0.9, 0.0, 0.0, 0.9]
-
-
-def test_maximum_by_span_of_no_segments_is_zero() -> None:
-    assert max_by_span([], [], [TimeRange(None, 5)], before_ts=9) == [0.0]
 
 
 @pytest.mark.parametrize("min_score", [0.0, 0.2])
