@@ -29,7 +29,7 @@ from benchmarks.long_history import (
 )
 from recall.engines.routing import PartialCache
 from recall.ledger import Ledger
-from recall.requests import RecallEvent, RecallRequest, SimilarQuestion
+from recall.requests import AnyQuestion, RecallEvent, RecallRequest, SimilarQuestion
 from recall.worker import RecallManager
 
 RULE = "bench/alert"
@@ -71,7 +71,10 @@ class AlertSource:
             eid = context[2]
             app = f"a{self._number % 50}"
             event = RecallEvent(eid, ts, key={"app": app}, attributes={"app": app})
-            questions = {"norm": make_question("p.v > 5"), "similar": _SIMILAR}
+            questions: dict[str, AnyQuestion] = {
+                "norm": make_question("p.v > 5"),
+                "similar": _SIMILAR,
+            }
             requests = []
             for name, question in questions.items():
                 requests.append(RecallRequest(RULE, _VERSION, name, question, event, level=0))

@@ -965,8 +965,12 @@ CREATE TABLE tasks (
     put_offs      integer NOT NULL DEFAULT 0,
     retry_at      timestamptz,
     -- Seconds in which its queries waited for Spark to start, or for a busy machine.
-    delayed       double precision NOT NULL DEFAULT 0
+    delayed       double precision NOT NULL DEFAULT 0,
+    -- Set when what an ended task leaves is trimmed, see `recall.ledger.trimming`: how many pieces it
+    -- had. `pieces` names whole chunks by their numbers then: (first, last) for a run of them.
+    piece_count   integer
 );
+CREATE INDEX tasks_to_trim ON tasks (ended_at) WHERE ended_at IS NOT NULL AND piece_count IS NULL;
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
 CREATE INDEX tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
@@ -979,11 +983,20 @@ CREATE INDEX tasks_by_eid ON tasks (eid);
 CREATE INDEX tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
 CREATE INDEX tasks_by_rule ON tasks (rule, version);
 
+-- The chunks of the pieces of a task, in the order of reading.
+CREATE OR REPLACE FUNCTION listed_chunks(pieces jsonb) RETURNS TABLE (chunk integer, place bigint) LANGUAGE sql IMMUTABLE AS $$
+    SELECT r.chunk, row_number() OVER (ORDER BY p.place, r.number)
+    FROM jsonb_array_elements(pieces) WITH ORDINALITY AS p (piece, place)
+    CROSS JOIN LATERAL (SELECT (p.piece->>0)::integer AS first, CASE jsonb_array_length(p.piece)
+        WHEN 2 THEN (p.piece->>1)::integer ELSE (p.piece->>0)::integer END AS last) e
+    CROSS JOIN LATERAL generate_series(e.first, e.last, CASE WHEN e.last < e.first THEN -1 ELSE 1 END)
+        WITH ORDINALITY AS r (chunk, number)
+$$;
+
 -- Number of chunks that a task has read and that received late rows since the task was started: its
 -- answers may lack these rows.
 CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT count(DISTINCT c.id) FROM jsonb_array_elements(task.pieces) WITH ORDINALITY AS p (piece, place)
-    JOIN chunks c ON c.id = (p.piece->>0)::integer
+    SELECT count(DISTINCT c.id) FROM listed_chunks(task.pieces) p JOIN chunks c ON c.id = p.chunk
     WHERE task.request->>'kind' = 'sql' AND p.place <= task.next AND c.late_at > task.started_at
 $$;
 
@@ -1045,6 +1058,8 @@ CREATE TABLE revision_streams (
     -- The number of the last row revision, and of the last one in the archive.
     last_seq bigint NOT NULL DEFAULT 0,
     archived bigint NOT NULL DEFAULT 0,
+    -- Up to which number the archive alone may have revisions, those of events with their boundary.
+    trimmed_to bigint NOT NULL DEFAULT 0,
     UNIQUE (rule, name)
 );
 
@@ -1068,6 +1083,7 @@ CREATE TABLE row_revisions (
     PRIMARY KEY (stream, seq)
 );
 CREATE INDEX row_revisions_by_event ON row_revisions (stream, eid, version, seq);
+CREATE INDEX row_revisions_boundaries ON row_revisions (stream, seq) WHERE op = 'boundary';
 
 -- The events that recalls are about.
 CREATE TABLE recalled_events (
@@ -1302,8 +1318,8 @@ LEFT JOIN LATERAL (SELECT n.text, n.tag FROM alert_notes n WHERE n.alert_id = a.
 
 CREATE VIEW dashboard.recalls AS
 SELECT t.id, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.state, t.created_at AS requested_at,
-    t.first_at AS first_answer_at, t.ended_at, jsonb_array_length(t.pieces) AS chunks, t.next AS chunks_read,
-    t.failed AS chunks_failed, t.revision, t.tickets, t.seconds, t.error
+    t.first_at AS first_answer_at, t.ended_at, coalesce(t.piece_count, jsonb_array_length(t.pieces)) AS chunks,
+    t.next AS chunks_read, t.failed AS chunks_failed, t.revision, t.tickets, t.seconds, t.error
 FROM tasks t;
 
 CREATE VIEW dashboard.similar_events AS

@@ -85,6 +85,35 @@ class RevisionTables:
         """The number up to which both tables contain the stream."""
         return min(_last_number(self._revisions), _last_number(self._rows))
 
+    def read(self, after: int, last: int) -> list[ArchivedRevision]:
+        """The archived revisions with numbers from behind `after` up to `last`, in order."""
+        return self._read([("seq", ">", after), ("seq", "<=", last)])
+
+    def read_events(
+        self, start: datetime | None, end: datetime | None, last: int
+    ) -> list[ArchivedRevision]:
+        """Those about events in a range of event time, up to the number `last`, in order."""
+        filters: list[tuple[str, str, Any]] = [("seq", "<=", last)]
+        if start is not None:
+            filters.append(("ts", ">=", start))
+        if end is not None:
+            filters.append(("ts", "<", end))
+        return self._read(filters)
+
+    def _read(self, filters: list[tuple[str, str, Any]]) -> list[ArchivedRevision]:
+        if not self._revisions.has_table():
+            return []
+        with self._revisions.translate_errors():
+            table = self._revisions.open_table().to_pyarrow_table(filters=filters)
+        revisions = []
+        for values in table.sort_by("seq").to_pylist():
+            del values["rule"]
+            for name in ("row", "old_row"):
+                if values[name] is not None:
+                    values[name] = orjson.loads(values[name])
+            revisions.append(ArchivedRevision(**values))
+        return revisions
+
     def append(self, revisions: Sequence[ArchivedRevision]) -> None:
         """Archive consecutive revisions, at least one; those that are archived are left out."""
         self._append_revisions(revisions)

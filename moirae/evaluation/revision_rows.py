@@ -1,4 +1,4 @@
-"""Rows of the streams of recalls and stages as input of rules, from the database.
+"""Rows of the streams of recalls and stages as input of rules.
 
 The watermark of such a stream is its boundary. Rows before it are final; later ones are read as
 they are after the last revision, so what is computed from them is provisional.
@@ -14,9 +14,11 @@ import pyarrow as pa
 
 import sql
 from archiver.delta import ARROW_TYPES, EXTRA_COLUMN
+from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
 from archiver.times import Micros, optional_datetime, optional_micros
 from moirae.rules import RevisionStream
+from recall.ledger import RevisionReader
 from recall.revisions import context_column
 from sql.events import EventGateway
 from sql.stages import RowRevisionGateway, ValidRow
@@ -25,8 +27,10 @@ from sql.stages import RowRevisionGateway, ValidRow
 class RevisionRows:
     """The streams of recalls and stages that active rules read. Empty without such rules."""
 
-    def __init__(self, connection: sql.Connection) -> None:
+    def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
+        """`root`: of the archive."""
         self._gateway = RowRevisionGateway(connection)
+        self._reader = RevisionReader(connection, root)
         self._past_events = EventGateway(connection)
         self._streams: dict[str, RevisionStream] = {}
         self._last_numbers: dict[str, int] = {}
@@ -66,7 +70,7 @@ class RevisionRows:
     def read(self, name: str, time_range: TimeRange) -> pa.Table:
         """Rows of events in a range of event time: present ones, or all revisions."""
         stream = self._streams[name]
-        rows = self._gateway.list_rows(
+        rows = self._reader.read_events(
             stream.rule,
             stream.output,
             all_revisions=stream.has_all_revisions,

@@ -46,7 +46,9 @@ def build_evaluators(
 ) -> Evaluators:
     """`relations`: the types of their columns, by name."""
     losses = VerdictLosses(connection, guard.loss_limits)
-    rows = LiveStreamRows(spark, archive, RevisionRows(connection), engines.max_read_rows)
+    rows = LiveStreamRows(
+        spark, archive, RevisionRows(connection, archive.root), engines.max_read_rows
+    )
     return Evaluators(
         rows=rows,
         guard=guard,

@@ -174,5 +174,5 @@ class EventOutputs:
         sequence = len(events) + 1
         state = SimilarState.resume(index, question, self._recall_event, sequence, contexts, None)
         start = None if question.range is None else self.event.ts - question.range
-        compare(index, [state], [TimeRange(start, self.event.ts)])
+        compare(index, [state], [[TimeRange(start, self.event.ts)]])
         return state.build_answer(index)

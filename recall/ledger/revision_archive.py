@@ -2,7 +2,7 @@
 
 import re
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from deltalake.exceptions import DeltaError
@@ -12,6 +12,7 @@ from archiver.delta import ArchivedRevision, RevisionTables
 from archiver.errors import ArchiverError
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot
+from recall.ledger.trimming import TRIM_AGE, RecallTrimmer
 from sql.stages import RevisionStreamRow, RowRevisionGateway
 
 _LOG = structlog.get_logger()
@@ -21,6 +22,7 @@ _BATCH_REVISIONS = 20_000  # in one commit
 # however few these are.
 _FLUSH_INTERVAL = 20.0
 _EXPIRE_INTERVAL = 600.0  # seconds between two deletions of expired revisions
+_TRIM_INTERVAL = 60.0  # seconds
 _RECOVERABLE_ERRORS = (sql.DatabaseError, ArchiverError, DeltaError, OSError)
 
 
@@ -28,15 +30,23 @@ class RevisionArchive:
     """Copies revisions from the database to the archive, each once, on a connection of its own.
 
     `history`: seconds for which superseded versions of the tables, and their change feeds, stay
-    readable.
+    readable. `trim_age`: see `recall.ledger.trimming`.
     """
 
-    def __init__(self, connection: sql.Connection, root: StorageRoot, history: float) -> None:
+    def __init__(
+        self,
+        connection: sql.Connection,
+        root: StorageRoot,
+        history: float,
+        trim_age: timedelta = TRIM_AGE,
+    ) -> None:
         self._connection = connection
         self._root = root
         self._history = history
         self._gateway = RowRevisionGateway(connection)
+        self._trimmer = RecallTrimmer(connection, trim_age)
         self._expire_timer = Timer(_EXPIRE_INTERVAL)
+        self._trim_timer = Timer(_TRIM_INTERVAL)
         # Up to which event time the revisions of each stream have been deleted, by its ID.
         self._expired_to: dict[int, datetime] = {}
 
@@ -47,6 +57,9 @@ class RevisionArchive:
             is_stopped = stop.wait(_FLUSH_INTERVAL)
             try:
                 self.flush()
+                if not is_stopped and self._trim_timer.is_due():
+                    self._trim_timer.restart()
+                    self.trim()
                 if not is_stopped and self._expire_timer.is_due():
                     self._expire_timer.restart()
                     self.expire()
@@ -87,6 +100,15 @@ class RevisionArchive:
             tables.append(revisions)
             last = rows[-1].seq
         self._gateway.record_archived(stream.id, last)
+
+    def trim(self) -> None:
+        """Delete what the archive has, and what nobody reads of ended recalls."""
+        self._trimmer.trim_tasks()
+        for stream in self._gateway.list_streams():
+            with self._connection.transaction():
+                if not self._gateway.lock_archive():
+                    return
+                self._trimmer.trim_stream(stream.id)
 
     def expire(self) -> None:
         """Delete the revisions of events before the deleted chunks' end, and files no longer read.

@@ -1,4 +1,4 @@
-"""Answers as revision streams in PostgreSQL: append what has changed, read on from a number.
+"""Answers as revision streams in PostgreSQL: append what has changed.
 
 The caller owns the transaction: an answer, its row revisions and the position of its task are
 committed together.
@@ -6,25 +6,18 @@ committed together.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 import sql
 from archiver.times import Micros, from_micros
-from recall.errors import UnknownStream
 from recall.revisions import KeyedRows, RowChange, diff
 from sql.stages import (
     AppendedRevisions,
     ChangeJson,
-    RevisionStreamRow,
     RowRevisionGateway,
-    RowRevisionRow,
 )
-
-# Revisions that are read at once.
-DEFAULT_LIMIT = 1_000
 
 
 @dataclass(frozen=True)
@@ -78,48 +71,3 @@ class RevisionStreams:
         """Delete all rows."""
         nothing: KeyedRows = {}
         self.append(output, diff(self.current_rows(output), nothing))
-
-
-@dataclass(frozen=True)
-class RevisionBatch:
-    """Consecutive revisions of a stream.
-
-    `last`: the number to read on from. `boundary`: the event time before which all events of the
-    rule have ended; None: not known.
-    """
-
-    rule: str
-    name: str
-    revisions: Sequence[RowRevisionRow]
-    last: int
-    boundary: datetime | None
-
-
-def find_stream(connection: sql.Connection, name: str) -> RevisionStreamRow:
-    """The stream NAME, ALERT/NAME or GROUP/ALERT/NAME of a recall or stage.
-
-    Raises `UnknownStream` unless there is exactly one.
-    """
-    streams = RowRevisionGateway(connection).find_streams(name)
-    if len(streams) == 1:
-        return streams[0]
-    if not streams:
-        raise UnknownStream(f"no recall or stage {name!r} has revisions")
-    names = ", ".join(f"{stream.rule}/{stream.name}" for stream in streams)
-    raise UnknownStream(f"ambiguous recall or stage {name!r}: {names}")
-
-
-def read_revisions(
-    connection: sql.Connection, name: str, after: int = 0, limit: int | None = DEFAULT_LIMIT
-) -> RevisionBatch:
-    """The revisions of a recall or stage behind a number, in order and without gaps.
-
-    `name`: see `find_stream`. `limit`: None for all. Raises `UnknownStream`.
-    """
-    stream = find_stream(connection, name)
-    gateway = RowRevisionGateway(connection)
-    # Read before the revisions: those up to the boundary are then among them, or were read before.
-    boundary = gateway.boundary(stream.rule)
-    revisions = gateway.read(stream.id, after=after, limit=limit)
-    last = revisions[-1].seq if revisions else after
-    return RevisionBatch(stream.rule, stream.name, revisions, last, boundary)

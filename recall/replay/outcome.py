@@ -1,11 +1,12 @@
 """Compute stored answers of recalls again and compare them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import UUID
 
 import sql
+from recall.ledger import ChunkRanges, closed_chunks, expand_pieces
 from sql.recalls import RepeatableRow, ReplayGateway
 
 # What a task has read: from piece, to piece (exclusive), appends of each stream (None: failed).
@@ -65,11 +66,12 @@ def replay(
 
     `replayers`: by kind of question, `sql` and `similar`.
     """
+    chunks = closed_chunks(connection)
     for row in ReplayGateway(connection).list_repeatable(event_or_task_id):
         if row.pieces is None:
             result = not_reproducible("the recall was restarted and has no new answer yet")
         else:
-            result = replayers[row.request["kind"]](row)
+            result = _replay(row, replayers[row.request["kind"]], chunks)
         yield ReplayedAnswer(
             task=row.id,
             recall=row.recall,
@@ -83,6 +85,15 @@ def replay(
             why=result.reason,
             answer=result.answer,
         )
+
+
+def _replay(row: RepeatableRow, replayer: Replayer, chunks: ChunkRanges) -> ReplayResult:
+    if row.piece_count is not None and row.pieces is not None:
+        try:
+            row = replace(row, pieces=list(expand_pieces(row.pieces, chunks)))
+        except KeyError as chunk:
+            return not_reproducible(f"chunk {chunk}, which it read, has been deleted")
+    return replayer(row)
 
 
 def append_bounds(reads: Sequence[StoredRead]) -> dict[str, tuple[int, int]]:

@@ -32,7 +32,7 @@ FROM alerts WHERE id = ANY(%(ids)s)
 -- list_recalls --
 -- The present state of recalls.
 SELECT t.id, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.state, t.revision, t.next AS read,
-    jsonb_array_length(t.pieces) AS pieces, t.failed, t.tickets, t.error, t.deadline
+    coalesce(t.piece_count, jsonb_array_length(t.pieces)) AS pieces, t.failed, t.tickets, t.error, t.deadline
 FROM tasks t WHERE t.id = ANY(%(ids)s)
 
 -- list_boundaries --

@@ -1,7 +1,7 @@
 -- list_repeatable --
 -- The inputs of the last answers of the recalls of an event, or of one recall, by its ID. Answers with live rows
 -- are not among them.
-SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.corpus, t.model, t.seen, t.started_at, r.number,
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.piece_count, t.corpus, t.model, t.seen, t.started_at, r.number,
     r.coverage, r.answer
 FROM tasks t JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 WHERE (t.eid = %(id)s OR t.id = %(id)s) AND t.live_appends IS NULL ORDER BY t.recall, t.created_at

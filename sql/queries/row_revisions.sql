@@ -40,16 +40,16 @@ CROSS JOIN LATERAL (
 
 -- list_streams --
 -- All streams with their last numbers.
-SELECT id, rule, name, last_seq, archived FROM revision_streams ORDER BY rule, name
+SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams ORDER BY rule, name
 
 -- list_of_open_events --
 -- The streams of rules that have open events with stages or a condition.
-SELECT id, rule, name, last_seq, archived FROM revision_streams
+SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams
 WHERE rule IN (SELECT DISTINCT rule FROM recalled_events WHERE ended_at IS NULL AND has_stages) ORDER BY rule, name
 
 -- find_streams --
 -- Streams by name: the name of the recall or stage, or that name behind the name of its rule.
-SELECT id, rule, name, last_seq, archived FROM revision_streams
+SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams
 WHERE name = %(name)s OR rule || '/' || name = %(name)s OR rule || '/' || name LIKE '%%/' || %(name)s
 ORDER BY rule, name
 
@@ -60,9 +60,9 @@ WHERE stream = %(stream)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 
 -- list_rows --
 -- The present rows of the events of a rule in a range of event time, with the keys of the events.
-SELECT v.seq, v.eid, v.ts, v.op, v.row_key, v.row, v.key FROM (
+SELECT v.seq, v.eid, v.version, v.ts, v.op, v.row_key, v.row, v.key FROM (
     SELECT DISTINCT ON (e.ts, e.eid, e.version, r.row_key)
-        r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+        r.seq, e.eid, e.version, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
     FROM recalled_events e
     JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
     JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version AND r.op <> 'boundary'
@@ -73,13 +73,17 @@ WHERE v.op <> 'delete' ORDER BY v.ts, v.seq
 
 -- list_revisions --
 -- All revisions of the rows of these events.
-SELECT r.seq, e.eid, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
+SELECT r.seq, e.eid, e.version, e.ts, r.op, r.row_key, r.row, coalesce(e.event->'key', '{}') AS key
 FROM recalled_events e
 JOIN revision_streams s ON s.rule = e.rule AND s.name = %(name)s
 JOIN row_revisions r ON r.stream = s.id AND r.eid = e.eid AND r.version = e.version
 WHERE e.rule = %(rule)s AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
   AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
 ORDER BY r.seq
+
+-- list_event_keys --
+-- The keys of events of a rule.
+SELECT eid, version, coalesce(event->'key', '{}') FROM recalled_events WHERE rule = %(rule)s AND eid = ANY(%(eids)s)
 
 -- count_open_events --
 -- Number of events of some rules without boundary.

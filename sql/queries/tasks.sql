@@ -191,7 +191,7 @@ ORDER BY id FOR UPDATE
 -- list_remaining_work --
 -- What tasks that wait or run, and the given ones, have left to read; of a task without pieces, all chunks.
 SELECT id, level, tickets, state <> 'suspended' AS is_active,
-    coalesce(jsonb_array_length(pieces) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS pieces_left,
+    coalesce(coalesce(piece_count, jsonb_array_length(pieces)) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS pieces_left,
     next, skipped, rows, results, seconds
 FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
 
@@ -225,7 +225,7 @@ WHERE id = ANY(%(ids)s)
 -- restart_settled --
 -- Restart the recalls of events that were detected early and are settled now, with their final attributes; revision
 -- numbers continue. `attributes`: by event ID.
-UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL,
+UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL, piece_count = NULL,
     corpus = NULL, model = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
     error = NULL, asked_at = NULL, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL, seen = '[]'
 WHERE id IN (
@@ -246,7 +246,7 @@ SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version =
 -- restart_readers --
 -- Restart the recalls of events that have read contexts or surroundings which have changed: similarity recalls if a
 -- context has, SQL recalls if one that they name has. Revision numbers continue.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+UPDATE tasks SET state = 'waiting', pieces = NULL, piece_count = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
     skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL, asked_at = NULL, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL,
     seen = '[]'
 WHERE id IN (
@@ -263,7 +263,7 @@ WHERE id IN (
 
 -- restart_incomplete_comparisons --
 -- Restart similarity recalls that were computed before events entered the corpus that they should have compared.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+UPDATE tasks SET state = 'waiting', pieces = NULL, piece_count = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
     skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE id IN (
     SELECT t.id FROM tasks t
@@ -283,7 +283,8 @@ UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rul
 
 -- list_newest --
 -- Recalls, newest first. `cursor_at`, `cursor_recall`, `cursor_id`: the last recall of the previous page.
-SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
+SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets,
+    coalesce(t.piece_count, jsonb_array_length(t.pieces)) AS pieces, t.next AS read,
     t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.retry_at, t.delayed, t.event, t.created_at, t.started_at,
     t.first_at, t.deadline, t.ended_at
 FROM tasks t

@@ -21,6 +21,7 @@ from sql.recalls.tasks import (
     TaskRow,
     TaskSummaryRow,
 )
+from sql.recalls.trimming import TrimmingGateway
 
 __all__ = [
     "AnswerJson",
@@ -41,4 +42,5 @@ __all__ = [
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",
+    "TrimmingGateway",
 ]

@@ -13,8 +13,9 @@ from sql.gateway import Gateway
 class RepeatableRow:
     """The inputs of the last answer of a task.
 
-    `pieces`, `corpus`, `model`: None after a restart, until the next turn. `seen`: provenance of an SQL
-    answer.
+    `pieces`, `corpus`, `model`: None after a restart, until the next turn. `piece_count`: how many
+    pieces there are where `pieces` names runs of chunks, see `recall.ledger.piece_lists`; else None.
+    `seen`: provenance of an SQL answer.
     """
 
     id: UUID
@@ -25,6 +26,7 @@ class RepeatableRow:
     request: Mapping[str, Any]
     event: Mapping[str, Any]
     pieces: Sequence[tuple[int, int | None, int]] | None
+    piece_count: int | None
     corpus: int | None
     model: int | None
     seen: Sequence[Any]

@@ -1,6 +1,6 @@
 """Row revisions: answers of recalls and stages as streams of changed rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,7 @@ class RevisionStreamRow:
     """A stream: of a recall or stage (`name`) of a rule.
 
     `last_seq`: the number of its last revision; `archived`: of the last one in the archive.
+    `trimmed_to`: up to which number the archive alone may have revisions.
     """
 
     id: int
@@ -28,6 +29,7 @@ class RevisionStreamRow:
     name: str
     last_seq: int
     archived: int
+    trimmed_to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,10 @@ class AppendedRevisions:
 
 @dataclass(frozen=True, slots=True)
 class RowRevisionRow:
-    """A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary."""
+    """A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary.
+
+    `at`: when it was stored; None if the archive alone has it.
+    """
 
     seq: int
     eid: UUID
@@ -51,7 +56,7 @@ class RowRevisionRow:
     row_key: str
     row: RowJson | None
     old_row: RowJson | None
-    at: datetime
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class ValidRow:
 
     seq: int
     eid: UUID
+    version: str
     ts: datetime
     op: str
     row_key: str | None
@@ -198,6 +204,11 @@ class RowRevisionGateway(Gateway):
         if all_revisions:
             return self._records(ValidRow, "list_revisions", **selection)
         return self._records(ValidRow, "list_rows", **selection)
+
+    def list_event_keys(self, rule: str, eids: Collection[UUID]) -> dict[tuple[UUID, str], RowJson]:
+        """The keys of events of a rule, by event and version."""
+        rows = self._execute("list_event_keys", rule=rule, eids=list(eids)).fetchall()
+        return {(eid, version): key for eid, version, key in rows}
 
     def boundary(self, rule: str) -> datetime | None:
         """The event time before which all events of a rule have their boundary; None: unknown."""

@@ -14,11 +14,13 @@ from moirae.evaluation.revision_rows import RevisionRows
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import RevisionStream, Rule
+from moirae.runtime import storage
 from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
 from moirae.services.workspace import LocalWorkspace
 from recall.event_plans import EventPlan
 from recall.ledger.commands import CommandExecutor, Target, submit_command
-from recall.ledger.row_revisions import EventOutput, RevisionStreams, read_revisions
+from recall.ledger.revision_reader import read_revisions
+from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.revisions.changes import diff
 from recall.revisions.row_keys import HIT_COLUMNS, key_rows
 from sql.events import ContextGateway, NewContextRow
@@ -361,9 +363,10 @@ def test_event_dropped_by_settling_loses_its_rows(world: StageWorld) -> None:
 def test_revisions_are_read_on_from_a_number(world: StageWorld) -> None:
     world.request(1, 12, _plan(LIGHT), limit=10.0)
     _answer(world, 1, 12, {"a": 1.0, "b": 2.0, "c": 3.0})
-    batch = read_revisions(world.connection, "r/norm", limit=2)
+    root = storage.open_storage(world.settings)
+    batch = read_revisions(world.connection, root, "r/norm", limit=2)
     assert [revision.seq for revision in batch.revisions] == [1, 2]
-    rest = read_revisions(world.connection, "norm", batch.last)
+    rest = read_revisions(world.connection, root, "norm", batch.last)
     assert [revision.op for revision in rest.revisions] == ["insert"]
     assert (rest.rule, rest.name, rest.last) == (RULE, "norm", 3)
 
@@ -431,7 +434,7 @@ def test_similarity_recall_is_a_stream_with_its_past_events(world: StageWorld) -
         recalls=("alike",), similar=("alike",), stages=(best,), attributes=ATTRIBUTES, key_types=KEY
     )
     eid = world.request(1, 12, plan, recall="alike")
-    rows = RevisionRows(world.connection)
+    rows = RevisionRows(world.connection, storage.open_storage(world.settings))
     columns = {"eid": "string", "ts": "timestamp", **alike}
     revision_columns = {**columns, "seq": "bigint", "op": "string"}
     rows.set_streams(

@@ -12,6 +12,7 @@ import sql
 from moirae.alerts import find_event, find_event_or_recall
 from moirae.errors import Conflict, NotFound, UsageError
 from moirae.inspect.past_events import SimilarEvent
+from moirae.runtime.storage import open_storage
 from moirae.services.models import (
     Arguments,
     IdPrefix,
@@ -227,7 +228,9 @@ def list_row_revisions(
     connection = workspace.connection
     name = stream if "/" in stream else _find_by_outside_name(workspace, stream) or stream
     try:
-        batch = read_row_revisions(connection, name, query.after, query.limit)
+        batch = read_row_revisions(
+            connection, open_storage(workspace.settings), name, query.after, query.limit
+        )
     except UnknownStream as error:
         outputs = _find_deployed_outputs(workspace, name)
         if len(outputs) != 1 or RowRevisionGateway(connection).find_streams(name):

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, date, datetime
+from pathlib import Path
 from unittest.mock import Mock
 
 from moirae.evaluation.revision_rows import RevisionRows, make_table
@@ -32,7 +33,7 @@ def test_json_values_get_the_types_of_their_columns() -> None:
 
 def test_nothing_is_read_without_streams() -> None:
     connection = Mock()
-    rows = RevisionRows(connection)
+    rows = RevisionRows(connection, Path())
     assert rows.refresh() == frozenset()
     assert rows.watermarks == {}
     connection.execute.assert_not_called()

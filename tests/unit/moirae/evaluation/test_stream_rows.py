@@ -16,7 +16,7 @@ from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_ro
 from tests.unit.moirae.evaluation.test_executor_rules import archive
 
 SECOND = 1_000_000  # microseconds
-NO_REVISIONS = RevisionRows(Mock())
+NO_REVISIONS = RevisionRows(Mock(), Path())
 
 
 class InMemory:
