@@ -21,6 +21,7 @@ _MODULES = (
     "rewriting",
     "rolling",
     "tailing",
+    "trimming",
 )
 
 
