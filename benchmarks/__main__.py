@@ -37,6 +37,8 @@ _MODULES_BY_GOAL = {
     "G14": "benchmarks.archive",
     "G15": "benchmarks.full_recalls",
     "G16": "benchmarks.full_recalls",
+    "HS7": "benchmarks.recall_bytes",
+    "HS8": "benchmarks.recall_load",
     "L1": "benchmarks.learned",
     "L1b": "benchmarks.learned",
     "L2": "benchmarks.learned",

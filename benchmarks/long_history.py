@@ -218,11 +218,11 @@ def create_engines(root: Path, partial_cache: PartialCache) -> EngineRouter:
     """The engines of a worker, which run all queries in this process."""
     reader = Reader(root, [SCHEMA])
     reader.refresh_present(())
-    spark = SparkEngine(_fail_on_spark, reader, fail_on_relation)
+    spark = SparkEngine(fail_on_spark, reader, fail_on_relation)
     return EngineRouter(spark, LocalEngine(reader), partial_cache)
 
 
-def _fail_on_spark() -> SparkSession:
+def fail_on_spark() -> SparkSession:
     raise AssertionError("Spark was started for a query that the local engine supports")
 
 

@@ -1,23 +1,28 @@
 """HS8: what one recall process sustains, with norms and similar past events over much history.
 
 Alerts come one for each that is answered, so that a fixed number is open, each with a norm and a
-similarity recall. `python -m benchmarks.recall_load CHUNKS SECONDS` measures one length of history,
-in an installation that may be an earlier one.
+similarity recall. `python -m benchmarks.recall_load CHUNKS SECONDS` prints the tasks a second over
+one length of history; it also runs in the installation before this goal, beside this one.
 """
 
+import os
+import shutil
+import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
-import orjson
 from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros
+from benchmarks.fixtures import temporary_folder
 from benchmarks.long_history import (
     CHUNK_MICROS,
     START,
@@ -27,22 +32,40 @@ from benchmarks.long_history import (
     create_manager,
     make_question,
 )
+from benchmarks.results import BenchmarkResult, make_result, rounded_median
+from benchmarks.timing import time_noise_kernel
 from recall.engines.routing import PartialCache
 from recall.ledger import Ledger
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest, SimilarQuestion
 from recall.worker import RecallManager
 
+_REPETITIONS = 3
+_SECONDS = 15.0
+_QUEUE_SECONDS = 60.0
+_ALERTS_PER_SECOND = 2
+_HERE = Path(__file__).parents[1]
+_BASE_COMMIT = "9816f823"  # before comparisons took longer turns
 RULE = "bench/alert"
 _VERSION = "1"
 _ROWS_PER_CHUNK = 1_000
 _PAST_EVENTS = 40  # of each chunk
-_OPEN_ALERTS = 4
+OPEN_ALERTS = 4
 _TERMS = 400  # different ones
 _CONTEXT_TERMS = 12  # of an event
 _SIMILAR = SimilarQuestion(None, 1.0, "newest", contexts=("running",), k=10, measure="tfidf", gap=0)
 _ADD_CONTEXT = """
 INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)
 VALUES (%s, %s, %s, %s, %s, '{}', true, %s)
+"""
+_ADD_EVENT = """
+INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)
+VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(fingerprint)s, %(key)s, %(key)s, true)
+"""
+_ADD_ALERT = """
+INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at,
+    last_at, ends_at, events, settled, raised_at)
+VALUES (gen_random_uuid(), %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labels)s, %(annotations)s,
+    'resolved', %(ts)s, %(ts)s, %(ts)s, %(ts)s, 1, '{"fired": true}', now())
 """
 
 
@@ -70,6 +93,7 @@ class AlertSource:
             self._connection.execute(_ADD_CONTEXT, context)
             eid = context[2]
             app = f"a{self._number % 50}"
+            self._add_event(eid, ts, {"app": app})
             event = RecallEvent(eid, ts, key={"app": app}, attributes={"app": app})
             questions: dict[str, AnyQuestion] = {
                 "norm": make_question("p.v > 5"),
@@ -79,6 +103,21 @@ class AlertSource:
             for name, question in questions.items():
                 requests.append(RecallRequest(RULE, _VERSION, name, question, event, level=0))
             Ledger(self._connection).add(requests)
+
+    def _add_event(self, eid: UUID, ts: int, key: dict[str, str]) -> None:
+        """The event and its alert, as the live process stores them."""
+        stored = {
+            "rule": RULE,
+            "version": _VERSION,
+            "eid": eid,
+            "ts": from_micros(ts),
+            "fingerprint": eid.hex,
+            "key": Jsonb(key),
+            "labels": Jsonb({"severity": "page", **key}),
+            "annotations": Jsonb({"summary": f"{key} is slow"}),
+        }
+        self._connection.execute(_ADD_EVENT, stored)
+        self._connection.execute(_ADD_ALERT, stored)
 
     def _make_context(self, ts: int) -> tuple[str, str, UUID, datetime, Jsonb, int]:
         self._number += 1
@@ -111,22 +150,122 @@ def count_open(connection: sql.Connection) -> int:
     return int(row[0])
 
 
-def _measure(chunk_count: int, seconds: float) -> dict[str, float]:
+def run() -> list[BenchmarkResult]:
+    """Measure lengths of history and versions in turns."""
+    noise: list[float] = []
+    long_ratios: list[float] = []
+    base_ratios: list[float] = []
+    open_tasks: list[float] = []
+    rates: dict[str, list[float]] = {"30": [], "75": [], "300": [], "75 before": []}
+    with _base_version() as base:
+        for repetition in range(_REPETITIONS):
+            noise.append(time_noise_kernel())
+            for name, (chunk_count, folder) in {
+                "30": (30, _HERE),
+                "300": (300, _HERE),
+                "75": (75, _HERE),
+                "75 before": (75, base),
+            }.items():
+                rates[name].append(_measure_in(folder, chunk_count))
+            last = {name: values[-1] for name, values in rates.items()}
+            long_ratios.append(last["300"] / last["30"])
+            base_ratios.append(last["75"] / last["75 before"])
+            open_tasks.append(_measure_queue())
+            print(
+                f"HS8 {repetition + 1}/{_REPETITIONS}: tasks/s {last}, open {open_tasks[-1]:g}",
+                file=sys.stderr,
+            )
+    details = {}
+    for name, values in rates.items():
+        details[f"tasks/s over {name} chunks"] = rounded_median(values, 2)
+    return [
+        make_result(
+            "HS8",
+            "tasks/s of one recall process over 300 chunks ÷ over 30",
+            long_ratios,
+            target="≥ 0.8",
+            details=details,
+            noise=noise,
+        ),
+        make_result(
+            "HS8",
+            f"tasks/s over 75 chunks ÷ those at {_BASE_COMMIT}",
+            base_ratios,
+            target="≥ 5",
+            noise=noise,
+        ),
+        make_result(
+            "HS8",
+            f"open tasks over 300 chunks after {_QUEUE_SECONDS:g} s of 2 alerts/s",
+            open_tasks,
+            target="≤ 8",
+            noise=noise,
+        ),
+    ]
+
+
+@contextmanager
+def _base_version() -> Iterator[Path]:
+    """The installation before this was measured, with these benchmarks."""
+    with temporary_folder() as root:
+        root.chmod(0o755)  # PostgreSQL may run as another user
+        folder = root / "base"
+        command = ["git", "-C", str(_HERE), "worktree"]
+        subprocess.run([*command, "add", "-q", "--detach", str(folder), _BASE_COMMIT], check=True)
+        try:
+            shutil.rmtree(folder / "benchmarks")
+            shutil.copytree(_HERE / "benchmarks", folder / "benchmarks")
+            yield folder
+        finally:
+            subprocess.run([*command, "remove", "--force", str(folder)], check=True)
+
+
+def _measure_in(folder: Path, chunk_count: int) -> float:
+    """Tasks a second of the installation in a folder."""
+    process = subprocess.run(
+        [sys.executable, "-m", "benchmarks.recall_load", str(chunk_count), str(_SECONDS)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return float(process.stdout.splitlines()[-1])
+
+
+def _measure_queue() -> float:
+    """The mean number of open tasks at the end of some time with two alerts a second."""
+    with open_world(300) as (history, source):
+        manager = make_manager(history)
+        began_at = time.monotonic()
+        alerts = 0
+        open_tasks = []
+        while (elapsed := time.monotonic() - began_at) < _QUEUE_SECONDS:
+            if alerts < _ALERTS_PER_SECOND * elapsed:
+                source.add_alert()
+                alerts += 1
+            manager.run_once()
+            manager.wait_for_query()
+            if elapsed > 0.75 * _QUEUE_SECONDS:
+                open_tasks.append(count_open(history.connection))
+        manager.shut_down()
+    return statistics.mean(open_tasks)
+
+
+def measure_rate(chunk_count: int, seconds: float) -> float:
+    """Tasks that end in a second while a fixed number of alerts is open."""
     with open_world(chunk_count) as (history, source):
         manager = make_manager(history)
-        connection = history.connection
-        for _ in range(_OPEN_ALERTS):
+        for _ in range(OPEN_ALERTS):
             source.add_alert()
-        _serve(manager, source, connection, seconds / 2)  # warms up
-        cpu, began_at = time.process_time(), time.monotonic()
-        ended = _serve(manager, source, connection, seconds)
+        serve_alerts(manager, source, history.connection, seconds / 2)  # warms up
+        began_at = time.monotonic()
+        ended = serve_alerts(manager, source, history.connection, seconds)
         elapsed = time.monotonic() - began_at
-        cpu = time.process_time() - cpu
         manager.shut_down()
-    return {"tasks": ended, "seconds": elapsed, "rate": ended / elapsed, "cpu": cpu / elapsed}
+    return ended / elapsed
 
 
-def _serve(
+def serve_alerts(
     manager: RecallManager, source: AlertSource, connection: sql.Connection, seconds: float
 ) -> int:
     """Run for some seconds; returns how many tasks have ended."""
@@ -138,7 +277,7 @@ def _serve(
         manager.wait_for_query()
         now_open = count_open(connection)
         ended += open_count - now_open
-        while now_open <= 2 * (_OPEN_ALERTS - 1):
+        while now_open <= 2 * (OPEN_ALERTS - 1):
             source.add_alert()
             now_open += 2
         open_count = now_open
@@ -146,4 +285,4 @@ def _serve(
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(_measure(int(sys.argv[1]), float(sys.argv[2]))).decode())
+    print(measure_rate(int(sys.argv[1]), float(sys.argv[2])))
