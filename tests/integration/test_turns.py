@@ -92,30 +92,31 @@ def test_only_task_reads_many_pieces_per_turn(
     assert past.revisions(task)[-1]["answer"] == [past.expected_answer()]
 
 
-def test_competing_tasks_read_one_piece_per_turn(
+def test_competing_tasks_read_a_small_part_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
-    """However much each has read already."""
+    """One piece, and later no more than an eighth of what each has read already."""
     tasks = [past.add_task(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
     with past.manager(policy=SchedulingPolicy(tickets_per_result=0)) as manager:
         run_until(manager, lambda: _done(past, tasks))
     pieces = {Piece.from_json(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
         task_pieces = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
-        assert set(task_pieces) <= pieces and len(task_pieces) == len(set(task_pieces)) == CHUNKS
+        assert set(task_pieces[:16]) <= pieces
+        assert len(task_pieces) == len(set(task_pieces)) >= 16 + (CHUNKS - 16) / 2
 
 
-def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
+def test_comparisons_of_one_rule_share_a_pass_over_each_run_of_pieces(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[int] = []
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
+        index: Index, states: Sequence[SimilarState], runs: Sequence[Sequence[TimeRange]]
     ) -> list[tuple[int, bool]]:
         passes.append(len(states))
-        return real(index, states, spans)
+        return real(index, states, runs)
 
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
@@ -133,7 +134,8 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     )
     with past.manager() as manager:
         run_until(manager, lambda: _done(past, tasks))
-    assert passes == [len(tasks)] * len(past.task(tasks[0])["pieces"])
+    assert set(passes) == {len(tasks)}
+    assert len(passes) <= 4, "1, 6, and the others"
 
 
 def test_task_with_long_interval_publishes_first_and_final_revision(past: History) -> None:
