@@ -335,6 +335,7 @@ def _live_workspace(
             detector, follow_up = build_detection(
                 spark=session,
                 archive=archive,
+                root=root / "archive",
                 connection=connection,
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(lambda: session, settings),

@@ -94,7 +94,6 @@ class ArchiveWriter:
         connection: sql.Connection,
         fence: Callable[[], None],
     ) -> None:
-        self.root = root
         self._connection = connection
         self.fence = fence
         self._batch = 0

@@ -241,17 +241,17 @@ class CandidateSearch(SegmentedCorpus):
         bounds, spans = comparison.bounds, self.spans
         if bounds is not None and bounds.spans is spans:
             return bounds
-        known: dict[Segment, tuple[float, float]] = {}
+        bounds_by_segment: dict[Segment, tuple[float, float]] = {}
         if bounds is not None:
             values = zip(bounds.scores.tolist(), bounds.estimates.tolist(), strict=True)
-            known = dict(zip(bounds.spans.segments, values, strict=True))
+            bounds_by_segment = dict(zip(bounds.spans.segments, values, strict=True))
         compute = self._bound_computation(comparison)
         for segment in spans.segments:
-            if segment not in known:
-                known[segment] = compute(segment)
+            if segment not in bounds_by_segment:
+                bounds_by_segment[segment] = compute(segment)
         scores, estimates = np.zeros(len(spans.segments)), np.zeros(len(spans.segments))
         for position, segment in enumerate(spans.segments):
-            scores[position], estimates[position] = known[segment]
+            scores[position], estimates[position] = bounds_by_segment[segment]
         comparison.bounds = SegmentBounds(spans, scores, estimates)
         return comparison.bounds
 

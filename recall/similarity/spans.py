@@ -14,12 +14,21 @@ from recall.similarity.segments import Segment
 _TIMES = np.iinfo(np.int64)
 
 
-class SegmentRows(NamedTuple):
+class RowsInSpan(NamedTuple):
     """Rows of the segment at a position: the first one, and the one after the last."""
 
     position: int
     first: int
     last: int
+
+
+class _NumberedSpan(NamedTuple):
+    """A span with its bounds, by which such spans are ordered, and its number."""
+
+    end: Micros
+    start: Micros
+    number: int
+    range: TimeRange
 
 
 class SegmentSpans:
@@ -31,7 +40,7 @@ class SegmentSpans:
         self._oldest = np.array([oldest[0] for oldest, _ in ranges], dtype=np.int64)
         self._newest = np.array([newest[0] for _, newest in ranges], dtype=np.int64)
 
-    def rows_between(self, span: TimeRange) -> Iterator[SegmentRows]:
+    def rows_between(self, span: TimeRange) -> Iterator[RowsInSpan]:
         """The rows of all segments that lie in a span."""
         overlapping = np.ones(len(self.segments), dtype=bool)
         if span.end is not None:
@@ -41,7 +50,7 @@ class SegmentSpans:
         for position in np.flatnonzero(overlapping).tolist():
             first, last = self.segments[position].rows_between(span)
             if first < last:
-                yield SegmentRows(position, first, last)
+                yield RowsInSpan(position, first, last)
 
     def max_by_span(
         self, scores: Floats, spans: Sequence[TimeRange], before_ts: Micros
@@ -51,17 +60,14 @@ class SegmentSpans:
         `scores`: by segment. `spans`: disjoint, in any order. Only events before `before_ts` are
         considered.
         """
-        maxima = np.zeros(len(spans))
-        numbers = []
         past_spans = []
         for number, span in enumerate(spans):
             past = span.intersect(TimeRange(None, before_ts))
             if not past.is_empty:
-                numbers.append(number)
-                past_spans.append(past)
-        order = sorted(range(len(numbers)), key=lambda place: past_spans[place].end or 0)
-        past_spans = [past_spans[place] for place in order]
-        starts = np.array([_start(span) for span in past_spans], dtype=np.int64)
+                assert past.end is not None
+                past_spans.append(_NumberedSpan(past.end, _start(past), number, past))
+        past_spans.sort()
+        starts = np.array([span.start for span in past_spans], dtype=np.int64)
         ends = np.array([span.end for span in past_spans], dtype=np.int64)
         # The first and the last span that each segment may have events in.
         first_spans = np.searchsorted(ends, self._oldest, side="right")
@@ -77,12 +83,12 @@ class SegmentSpans:
         np.maximum.at(ordered_maxima, first_spans[is_within], scores[is_within])
         for position in np.flatnonzero(is_candidate & ~is_within).tolist():
             segment = self.segments[position]
-            for place in range(first_spans[position], last_spans[position] + 1):
-                first, last = segment.rows_between(past_spans[place])
+            for index in range(first_spans[position], last_spans[position] + 1):
+                first, last = segment.rows_between(past_spans[index].range)
                 if first < last:
-                    ordered_maxima[place] = max(ordered_maxima[place], scores[position])
-        for place, maximum in zip(order, ordered_maxima, strict=True):
-            maxima[numbers[place]] = maximum
+                    ordered_maxima[index] = max(ordered_maxima[index], scores[position])
+        maxima = np.zeros(len(spans))
+        maxima[[span.number for span in past_spans]] = ordered_maxima
         return maxima
 
 

@@ -161,7 +161,7 @@ def test_rule_that_is_slow_over_many_rows_is_evaluated_in_parts(
     world.archive.ingest([_batch(0, rows=400, host="a" * 10_000)], NOW)
     table = world.archive.tables["a"]
     evaluator = RuleEvaluator(
-        rows=LiveStreamRows(spark, world.archive, RevisionRows(connection, world.archive.root)),
+        rows=LiveStreamRows(spark, world.archive, RevisionRows(connection, world.root)),
         guard=world.guard,
         losses=VerdictLosses(connection, world.guard.loss_limits),
         columns={"a": table.schema.columns},

@@ -207,6 +207,8 @@ MODULES_BY_TEST = {
     "integration/test_stages.py": """
         recall.ledger.row_revisions recall.stages.evaluation recall.stages.event_evaluation
         recall.stages.event_rows recall.stages.runner recall.stages.store""",
+    "integration/test_trimming.py": """
+        recall.ledger.revision_reader recall.ledger.trimming sql.recalls.trimming""",
     "integration/test_revision_archive.py": """
         archiver.delta.revision_table recall.ledger.revision_archive""",
     "integration/test_set_aside_command.py": """
@@ -282,8 +284,7 @@ MODULES_BY_TEST = {
     "unit/recall/learning/test_build.py": """
         recall.learning.learner recall.learning.learned_model""",
     "unit/recall/similarity/test_index.py": "recall.similarity.segmented_corpus",
-    "unit/recall/similarity/segments/test_segment.py": """
-        recall.similarity.segments.segment_merge recall.similarity.spans""",
+    "unit/recall/similarity/segments/test_segment.py": "recall.similarity.segments.segment_merge",
     "unit/sql/test_sql.py": "sql.loader",
     "unit/test_errors.py": "archiver.errors recall.errors",
 }

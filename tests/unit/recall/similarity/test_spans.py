@@ -11,7 +11,7 @@ from archiver.time_range import TimeRange
 from recall.similarity.events import CorpusEvent
 from recall.similarity.measures import Vocabulary
 from recall.similarity.segments import Segment
-from recall.similarity.spans import SegmentRows, SegmentSpans
+from recall.similarity.spans import RowsInSpan, SegmentSpans
 
 
 def make_segment(times: list[int]) -> Segment:
@@ -36,8 +36,8 @@ def test_maximum_of_no_segments_is_zero() -> None:
 
 def test_rows_between_leaves_out_segments_with_a_gap_there() -> None:
     spans = SegmentSpans([make_segment([10, 40]), make_segment([20])])
-    assert list(spans.rows_between(TimeRange(15, 40))) == [SegmentRows(1, 0, 1)]
-    assert list(spans.rows_between(TimeRange())) == [SegmentRows(0, 0, 2), SegmentRows(1, 0, 1)]
+    assert list(spans.rows_between(TimeRange(15, 40))) == [RowsInSpan(1, 0, 1)]
+    assert list(spans.rows_between(TimeRange())) == [RowsInSpan(0, 0, 2), RowsInSpan(1, 0, 1)]
 
 
 @given(
