@@ -367,7 +367,6 @@ def _live_workspace(spark: SparkSession, engine: Any, jobs: SparkJobs | None) ->
             detector, follow_up = build_detection(
                 spark=spark.newSession(),
                 archive=archive,
-                root=root / "archive",
                 connection=connection,
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(lambda: spark, settings),

@@ -335,7 +335,6 @@ def _live_workspace(
             detector, follow_up = build_detection(
                 spark=session,
                 archive=archive,
-                root=root / "archive",
                 connection=connection,
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(lambda: session, settings),

@@ -94,12 +94,12 @@ class ArchiveWriter:
         connection: sql.Connection,
         fence: Callable[[], None],
     ) -> None:
+        self.root = root
         self._connection = connection
         self.fence = fence
         self._batch = 0
         self.catalog = Catalog(connection)
         self.topics = TopicLedger(connection)
-        self._chunk_gateway = ChunkGateway(connection)
         self._dead_letter_gateway = DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
@@ -121,6 +121,10 @@ class ArchiveWriter:
         self.engines = IngestEngines(LocalIngest(self.tables))
         self._interrupted = InterruptedBatches(connection, self.tables)
         self._interrupted.count()
+
+    @property
+    def _chunk_gateway(self) -> ChunkGateway:
+        return ChunkGateway(self._connection)
 
     @property
     def partitions(self) -> Mapping[str, Mapping[str, PartitionProgress]]:

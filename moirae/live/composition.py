@@ -178,7 +178,6 @@ def build_live_process(
     detector, follow_up = build_detection(
         spark=spark,
         archive=archive,
-        root=root,
         connection=connection,
         relations=relations,
         admission=admission,
@@ -419,7 +418,6 @@ def build_detection(
     *,
     spark: SparkSession,
     archive: ArchiveWriter,
-    root: StorageRoot,
     connection: sql.Connection,
     relations: Relations,
     admission: RuleAdmission,
@@ -431,7 +429,6 @@ def build_detection(
         spark,
         archive,
         guard,
-        root=root,
         connection=connection,
         relations=relations.columns,
         engines=engines,

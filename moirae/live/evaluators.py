@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.ingest import ArchiveWriter
-from archiver.storage import StorageRoot
 from moirae.evaluation import (
     ContextEvaluator,
     Guard,
@@ -41,14 +40,15 @@ def build_evaluators(
     archive: ArchiveWriter,
     guard: Guard,
     *,
-    root: StorageRoot,
     connection: sql.Connection,
     relations: Mapping[str, Mapping[str, str]],
     engines: RuleEngines,
 ) -> Evaluators:
-    """`root`: where the archive is. `relations`: the types of their columns, by name."""
+    """`relations`: the types of their columns, by name."""
     losses = VerdictLosses(connection, guard.loss_limits)
-    rows = LiveStreamRows(spark, archive, RevisionRows(connection, root), engines.max_read_rows)
+    rows = LiveStreamRows(
+        spark, archive, RevisionRows(connection, archive.root), engines.max_read_rows
+    )
     return Evaluators(
         rows=rows,
         guard=guard,

@@ -87,7 +87,6 @@ class Story:
         self.detector, self.follow_up = build_detection(
             spark=spark,
             archive=self.archive,
-            root=root,
             connection=connection,
             relations=Relations(connection, settings.relations),
             admission=RuleAdmission(lambda: spark, settings),

@@ -311,7 +311,6 @@ class World:
         self.detector, self.follow_up = build_detection(
             spark=self.spark,
             archive=self.archive,
-            root=self.root,
             connection=self.connection,
             relations=relations,
             admission=self.admission,
