@@ -296,6 +296,13 @@ def compute_coverage(
     )
 
 
+def end_coverage(ordered_pieces: Sequence[Piece], pieces_done: int) -> Coverage:
+    """The coverage of the last answer if the pieces after the first `pieces_done` cannot be read."""
+    coverage = compute_coverage(ordered_pieces, pieces_done, 0)
+    failed = len(ordered_pieces) - pieces_done
+    return replace(coverage, left=0, failed=failed, final=True, partial=True)
+
+
 def relate_to_request(
     coverage: Coverage, question: RecallQuestion, event_ts: Micros, pieces: Sequence[Piece]
 ) -> Coverage:

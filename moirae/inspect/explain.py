@@ -32,6 +32,12 @@ from recall.stages import explain_stage_engine, stage_queries
 
 _MICROS_PER_SECOND = 1_000_000
 _CONSTANTS_TABLE = "constants"  # name of the table of a shared query's constants
+# How a recall reads history, and what a revision costs.
+_EACH_CHUNK_ONCE = "each chunk once; a revision costs the chunks that it adds"
+_GROWING_RANGES = (
+    "growing ranges, each about twice as long as the one before: a revision costs one evaluation of "
+    "its range, all of them at most two of the whole"
+)
 _RECALL_ENGINES = {
     "spark": "spark",
     "local": "recall process",
@@ -263,6 +269,7 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
         "kind": "sql",
         "partial": split.partial.sql(dialect="spark"),
         "merge": split.merge.sql(dialect="spark"),
+        "reads": _EACH_CHUNK_ONCE if split.whole is None else _GROWING_RANGES,
     }
     if error_bounds:
         explanation["error_bounds"] = error_bounds

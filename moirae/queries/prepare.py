@@ -79,7 +79,9 @@ def prepare_query(
     _check_columns(query)
     if _write_out_windows(query):
         text = query.sql(dialect="spark")
-    if isinstance(query, exp.Select) and selects_plain_rows(query):
+    if isinstance(query, exp.SetOperation):
+        text = _limit_rows(query, options.limit).sql(dialect="spark")
+    elif isinstance(query, exp.Select) and selects_plain_rows(query):
         query = _limit_rows(_expand_star(query, settings), options.limit)
         text = query.sql(dialect="spark")
     used = tables_used(text, {*tables.streams, *tables.relations, *tables.derived})
@@ -174,7 +176,7 @@ def _expand_star(query: exp.Select, settings: Settings) -> exp.Select:
     return query.select(*columns, append=False)
 
 
-def _limit_rows(query: exp.Select, limit: int) -> exp.Select:
+def _limit_rows(query: exp.Query, limit: int) -> exp.Query:
     """The query with at most `limit` rows."""
     present = query.args.get("limit")
     if present is None:
@@ -198,6 +200,8 @@ def _check_question(
 ) -> SqlQuestion:
     """The question with the types of its result as far as they are needed."""
     template = Template(question)
+    if question.follow and template.split.whole is not None:
+        raise Unsupported(f"--follow is not supported: {template.split.whole}")
     columns = {name: stream.query_columns for name, stream in settings.streams.items()}
     if runs_in_duckdb(template, columns):
         return question

@@ -69,13 +69,20 @@ class Template:
     @cached_property
     def partial(self) -> LiftedQuery:
         """The query of partial answers, over a piece of history."""
-        return lift_query(self.split.partial, self._scope(frozenset()), self._bindings)
+        return self._lift_partial(rows_in_range=False)
 
     @cached_property
     def partial_rows_in_range(self) -> LiftedQuery:
         """`partial` if all rows of streams lie in the piece: it does not compare their times."""
+        return self._lift_partial(rows_in_range=True)
+
+    def _lift_partial(self, rows_in_range: bool) -> LiftedQuery:
         return lift_query(
-            self.split.partial, self._scope(frozenset()), self._bindings, rows_in_range=True
+            self.split.partial,
+            self._scope(frozenset()),
+            self._bindings,
+            number_rows=self.split.whole is not None,
+            rows_in_range=rows_in_range,
         )
 
     @cached_property

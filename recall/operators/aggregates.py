@@ -40,7 +40,14 @@ def merge_tables(
 
     `partial`: of one piece of history; None: nothing was found there. `piece_seconds`: the length
     of that piece, if estimates are needed. Raises `LimitExceeded`.
+
+    The partial answer of a query that stays whole is of all pieces so far, and takes the place of
+    the other.
     """
+    if split.whole is not None:
+        if partial is not None:
+            check_limits(split, partial)
+        return partial
     sample = read_sample(accumulator)
     if piece_seconds is not None:
         sample = sample.add_piece(piece_seconds)

@@ -46,6 +46,10 @@ class Unsupported(RecallError):
         self.line, self.column = _position(node)
 
 
+class Unsplittable(Unsupported):
+    """A query that cannot be evaluated piece by piece, but over a whole range."""
+
+
 def _position(node: exp.Expr | None) -> tuple[int, int]:
     """Line and column of the first token of a node; (1, 1) where the parser kept none."""
     if node is None:

@@ -16,6 +16,9 @@ VALID_FROM = "_valid_from"
 VALID_TO = "_valid_to"
 VALIDITY_TYPES = {VALID_FROM: "timestamp", VALID_TO: "timestamp"}  # types by column
 
+# A column of queries whose rows are ordered: their numbers, from 1.
+ROW_NUMBER = "_row"
+
 # A column of each stream beside the declared ones: the undeclared fields of a row as a JSON object.
 # Queries may name it; `*` does not include it.
 EXTRA = "_extra"

@@ -38,3 +38,15 @@ def choose_run_length(
         longest = min(max_seconds / seconds_per_piece, float(pieces_left))
         run_length = min(run_length, int(longest))
     return min(max(run_length, 1), pieces_left)
+
+
+def find_prefix_end(pieces: int, done: int) -> int:
+    """How many of some pieces a query reads that reads all of them again each time.
+
+    `done`: how many it read before. Each time about twice as many, counted from the end: all runs
+    together read less than two times the pieces.
+    """
+    end = pieces
+    while end // 2 > done:
+        end //= 2
+    return end

@@ -18,6 +18,7 @@ from recall.scheduling.run_length import (
     MAX_RUN_SECONDS,
     SHARED_RUN_SECONDS,
     choose_run_length,
+    find_prefix_end,
 )
 from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
@@ -34,7 +35,8 @@ class SchedulableTask:
 
     `event`: the ID of its event, and `event_ts` its time in microseconds. `question`: equal for
     tasks with the same query, or that compare with the same corpus. `next`: how many of its pieces
-    are done. `tries`: failed attempts at the next piece. `is_busy`: it has a turn now.
+    are done. `tries`: failed attempts at the next piece. `is_busy`: it has a turn now. `is_whole`:
+    each turn reads all pieces from the first one on.
     """
 
     id: UUID
@@ -50,6 +52,7 @@ class SchedulableTask:
     tries: int
     statistics: TaskStatistics = field(default_factory=TaskStatistics)
     is_busy: bool = False
+    is_whole: bool = False
 
     @property
     def is_answered(self) -> bool:
@@ -73,7 +76,12 @@ class SchedulableTask:
         return [piece.chunk for piece in self.pieces[self.next : self.next + pieces]]
 
     def run_end(self, max_pieces: int) -> int:
-        """The cursor after at most `max_pieces` pieces that are adjacent in time, at least one."""
+        """The cursor after at most `max_pieces` pieces that are adjacent in time, at least one.
+
+        Of a task that reads all pieces again: after about twice as many as before.
+        """
+        if self.is_whole:
+            return find_prefix_end(len(self.pieces), self.next)
         run = self.pieces[self.next : self.next + max_pieces]
         length = 1
         while length < len(run) and _are_adjacent(run[length - 1], run[length]):
@@ -83,6 +91,10 @@ class SchedulableTask:
     def expected_seconds(self, end: int) -> float:
         """How long a query of the pieces up to the cursor `end` is expected to take."""
         return (self.statistics.query_seconds_per_piece or 0.0) * (end - self.next)
+
+    def can_join(self, first: "SchedulableTask") -> bool:
+        """Whether a query of another task of the same question can read for this one, too."""
+        return not self.is_whole or self.next == first.next
 
 
 def _are_adjacent(first: Piece, second: Piece) -> bool:
@@ -99,7 +111,8 @@ class PlannedTask:
     @property
     def charge(self) -> int:
         """The pieces that the task is charged for, at least one."""
-        return max(self.end - self.task.next, 1)
+        read = self.end if self.task.is_whole else self.end - self.task.next
+        return max(read, 1)
 
 
 @dataclass(frozen=True)
@@ -369,6 +382,7 @@ def _join_same_question(
             and candidate.is_background == task.is_background
             and not candidate.tries
             and candidate.pieces_left
+            and candidate.can_join(task)
             and candidate.event not in events
         ):
             shared_pieces = _count_leading_pieces(candidate, chunks)

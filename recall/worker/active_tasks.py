@@ -46,6 +46,11 @@ class ActiveTask:
         return self.progress.pieces
 
     @property
+    def is_whole(self) -> bool:
+        """Whether each turn reads all pieces so far again, see `recall.query.split.Split.whole`."""
+        return self.template is not None and self.template.split.whole is not None
+
+    @property
     def is_background(self) -> bool:
         return self.progress.level > 0
 
@@ -74,6 +79,7 @@ class ActiveTask:
             tries=progress.tries,
             statistics=progress.statistics,
             is_busy=self.is_busy,
+            is_whole=self.is_whole,
         )
 
 
@@ -95,12 +101,19 @@ class TurnTask:
     @property
     def pieces(self) -> Sequence[Piece]:
         """The pieces of the turn."""
-        return self.active_task.pieces[self.progress.next : self.end]
+        start = 0 if self.active_task.is_whole else self.progress.next
+        return self.active_task.pieces[start : self.end]
 
     @property
-    def piece(self) -> Piece:
-        """The pieces of the turn as one."""
-        return join_pieces(self.pieces)
+    def piece(self) -> Piece | None:
+        """The pieces of the turn as one; None: there is nothing to read.
+
+        A query that stays whole reads an empty range where there is no history: it may count rows.
+        """
+        if self.active_task.is_whole and not self.pieces:
+            event_ts = self.spec.event.ts
+            return Piece(0, event_ts, event_ts)
+        return join_pieces(self.pieces) if self.pieces else None
 
     def is_answer_due(self, now: float) -> bool:
         """Whether the turn produces a revision. `now`: by the monotonic clock, in seconds.

@@ -144,7 +144,7 @@ class TaskClaimer:
                 if question.order == "mixed":
                     ranked = interleave(pieces, ranked)
                 progress = replace(progress, pieces=ranked)
-        if template is not None:
+        if template is not None and template.split.whole is None:
             bounds = self._key_counts.upper_bounds(template, spec.event, pieces)
             ranked, skipped = rank_pieces(pieces, bounds, question.order)
             progress = replace(progress, pieces=ranked, skipped=skipped)

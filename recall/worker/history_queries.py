@@ -23,7 +23,7 @@ from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds
-from recall.requests import compute_coverage, relate_to_request
+from recall.requests import compute_coverage, end_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, share_query
 from recall.worker.active_tasks import TurnTask
 from recall.worker.query_slots import QuerySlot, summarise_error
@@ -51,7 +51,11 @@ class ReadBatch:
     @property
     def partial_query(self) -> PartialQuery:
         """What to read for the tasks that have pieces left."""
-        event_pieces = [(turn.spec.event, turn.piece) for turn in self.turns if turn.pieces]
+        event_pieces = []
+        for turn in self.turns:
+            piece = turn.piece
+            if piece is not None:
+                event_pieces.append((turn.spec.event, piece))
         return PartialQuery(self.template, event_pieces, self.event_tables)
 
 
@@ -146,7 +150,8 @@ def _split_batches(batches: Sequence[ReadBatch], error: Exception) -> Sequence[S
     if len(batch.turns) > 1:
         return [[replace(batch, turns=[turn])] for turn in batch.turns]
     (turn,) = batch.turns
-    if len(turn.pieces) > 1 and not isinstance(error, LimitExceeded):
+    is_whole = turn.active_task.is_whole
+    if len(turn.pieces) > 1 and not is_whole and not isinstance(error, LimitExceeded):
         # Perhaps only one of the pieces fails.
         first_piece = replace(turn, end=turn.progress.next + 1)
         return [[replace(batch, turns=[first_piece])]]
@@ -171,7 +176,10 @@ def _build_failure(
 ) -> list[TurnResult]:
     """The result of the only task of a query that failed alone."""
     (turn,) = batch.turns
-    if isinstance(error, LimitExceeded):
+    if turn.active_task.is_whole:
+        # A longer range would fail, too: the answer over the last one stays.
+        turn = replace(turn, end=len(turn.active_task.pieces))
+    elif isinstance(error, LimitExceeded):
         return [_limit_exceeded_result(turn, error, time.monotonic() - began)]
     message = summarise_error(error)
     _LOG.error("history query failed", action="piece_failed", rule=turn.spec.rule, error=message)
@@ -264,8 +272,10 @@ def _build_result(
     assert template is not None
     failed = progress.failed
     if read.error is not None:
-        failed += len(turn.pieces)
+        failed += turn.end - progress.next
     coverage = compute_coverage(pieces, turn.end, failed, progress.skipped)
+    if read.error is not None and turn.active_task.is_whole:
+        coverage = end_coverage(pieces, progress.next)
     if read.is_complete:
         coverage = replace(coverage, final=True, partial=False)
     error = read.error or answer_error

@@ -182,6 +182,10 @@ class _QuestionChecker:
             validate,
             lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
         )
+        if types.whole is not None and recall.order in ("promising", "mixed"):
+            raise Unsupported(
+                f"order {recall.order} reads chunks apart from each other: {types.whole}"
+            )
         self._add_result_columns(name, dict(types.columns))
         self.definition = replace(
             self.definition,

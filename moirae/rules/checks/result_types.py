@@ -19,10 +19,11 @@ CreateMergedTable = Callable[[Mapping[str, str]], None]
 
 @dataclass(frozen=True)
 class ResultTypes:
-    """`columns`: of the answer, with their types. `merged`: see `Split.type_probe`."""
+    """`columns`: of the answer, with their types. `merged`, `whole`: see `Split`."""
 
     columns: Mapping[str, str]
     merged: Mapping[str, str]
+    whole: str | None = None
 
 
 def infer_result_types(
@@ -32,25 +33,27 @@ def infer_result_types(
     analyse: Analyse,
     create_merged_table: CreateMergedTable,
 ) -> ResultTypes:
-    """The types of a query that can be split. Raises `QueryRejected` or `Unsupported`.
+    """The types of the query of a recall. Raises `QueryRejected` or `Unsupported`.
 
     `event_tables`: tables with rows for each event that the query may read.
     """
     check_table_count(sql, tables.derived)
     parts = split_query(sql, tables)
     # The query as written first, so that messages refer to what its author knows.
-    written_columns = analyse(sql, event_tables)
+    written_columns = analyse(sql if parts.whole is None else parts.partial, event_tables)
     merged_types: dict[str, str] = {}
     if parts.type_probe is not None:
         merged_types = analyse(parts.type_probe, event_tables)
         parts = split_query(sql, tables, merged_types)
     partial_columns = analyse(parts.partial, event_tables)
     merged_columns = partial_columns if parts.selects_rows else merged_types
+    if parts.whole is not None:
+        merged_columns = {**merged_columns, sql_names.ROW_NUMBER: "int"}
     create_merged_table({sql_names.EID: "string", **merged_columns})
     columns = analyse(parts.merge, {*event_tables, sql_names.MERGED_TABLE})
     if list(columns) != list(written_columns):
         raise QueryRejected("name every column of the query result with AS")
-    return ResultTypes(columns, merged_types)
+    return ResultTypes(columns, merged_types, parts.whole)
 
 
 def locate_fragment(sql: str, error: QueryRejected) -> tuple[int, int]:

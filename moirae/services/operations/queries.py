@@ -106,7 +106,7 @@ def start(workspace: "LocalWorkspace", body: QueryBody, prepared: Any = None) ->
     return StartedQuery(
         id=task_id(prepared.rule, prepared.version, prepared.recall, prepared.event.eid),
         follow=body.follow,
-        appends_rows=split.selects_rows,
+        appends_rows=split.selects_rows and split.whole is None,
         newest_first=split.newest_first,
     )
 

@@ -124,6 +124,8 @@ def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery
 def _check_sources(template: Template) -> None:
     """Raise `SparkRequired` unless the query reads plain columns of one table."""
     question, inputs, split = template.question, template.partial.inputs, template.split
+    if split.whole is not None:
+        raise SparkRequired(split.whole)
     tables = inputs.derived | inputs.relations | inputs.event_tables
     if tables:
         names = ", ".join(sorted(tables))

@@ -135,7 +135,7 @@ class SparkEngine:
         An event without matching rows has none.
         """
         time_range = enclosing_range(map(itemgetter(1), event_pieces))
-        if not self.list_files(template, time_range):
+        if template.split.whole is None and not self.list_files(template, time_range):
             return {}
         pending = [PendingEvent(event, piece.range) for event, piece in event_pieces]
         self._register_events(pending, template.question.attributes)

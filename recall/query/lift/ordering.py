@@ -5,10 +5,9 @@ from sqlglot import exp
 from recall.query.lift.tables import named_subquery
 from recall.query.parsing import Unsupported
 from recall.query.parts import resolve_output
-from recall.query.sql_names import EID, EVENT_TS
+from recall.query.sql_names import EID, EVENT_TS, ROW_NUMBER
 
 _NO_LIMIT = (1 << 31) - 1  # rows: the largest number that LIMIT takes
-_ROW_NUMBER = "_row"
 
 
 def has_order_or_limit(query: exp.Expr) -> bool:
@@ -41,11 +40,11 @@ def lift_limit(select: exp.Select, event_alias: str, keep_row_number: bool) -> e
         partition_by=[exp.column(EID, table=event_alias, quoted=True)],
         order=exp.Order(expressions=order_keys),
     )
-    select.set("expressions", [*select.expressions, exp.alias_(row_number, _ROW_NUMBER)])
+    select.set("expressions", [*select.expressions, exp.alias_(row_number, ROW_NUMBER)])
     star = exp.Star()
     if not keep_row_number:
-        star.set("except_", [exp.column(_ROW_NUMBER)])
-    within_limit = exp.LTE(this=exp.column(_ROW_NUMBER), expression=count)
+        star.set("except_", [exp.column(ROW_NUMBER)])
+    within_limit = exp.LTE(this=exp.column(ROW_NUMBER), expression=count)
     return exp.select(star).from_(named_subquery(select, "_l")).where(within_limit)
 
 

@@ -2,14 +2,15 @@
 
 Aggregates are taken apart (an average into sum and count, a variance into count, mean and sum of
 squared differences), computed over each piece and merged. Outputs, HAVING, ORDER BY and LIMIT are
-evaluated over the merged values. Both parts are queries about an event again. No I/O.
+evaluated over the merged values. Both parts are queries about an event again. A query that cannot
+be taken apart stays whole. No I/O.
 """
 
 from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported, parse
+from recall.query.parsing import Unsplittable, Unsupported, parse
 from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
 from recall.query.shape import Tables
 from recall.query.split.grouped import split_groups
@@ -23,6 +24,7 @@ from recall.query.split.model import (
     SplitAggregate,
 )
 from recall.query.split.rows import split_rows
+from recall.query.split.whole import keep_whole
 
 __all__ = [
     "LIST_KINDS",
@@ -37,31 +39,42 @@ __all__ = [
 
 
 def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None) -> Split:
-    """Take a query apart. Raises `Unsupported`, with the reason, if that is not possible.
+    """Take a query apart, or keep it whole. Raises `Unsupported` if neither is possible.
 
     `types`: Spark's types of groups and values by column (see `Split.type_probe`), if known.
     Averages of decimals are exact only if their type is known.
     """
     query = normalize_aggregates(parse(sql))
+    try:
+        return _take_apart(query.copy(), tables, types or {})
+    except Unsplittable as reason:
+        return keep_whole(query, str(reason))
+
+
+def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> Split:
     if not isinstance(query, exp.Select):
-        raise Unsupported("a recall is one SELECT; put a UNION ALL in parentheses in FROM", query)
+        _check_reads_stream(query, tables)
+        raise Unsplittable("UNION, INTERSECT and EXCEPT need all rows of history", query)
     check_supported(query)
     history = find_history(query, tables)
     windows = own_nodes(query, exp.Window)
     if windows:
-        raise Unsupported(
-            "window functions (OVER) cannot be split into pieces of history; use GROUP BY",
-            windows[0],
-        )
+        raise Unsplittable("window functions (OVER) need all rows of history", windows[0])
     if query.args.get("offset"):
         raise Unsupported(
             "OFFSET cannot be split into pieces of history; use a larger LIMIT", query
         )
     if not selects_plain_rows(query):
-        return split_groups(query, types or {})
+        return split_groups(query, types)
     if query.args.get("having"):
         raise Unsupported("HAVING requires GROUP BY or aggregates; use WHERE", query.args["having"])
     return split_rows(query, history, tables)
+
+
+def _check_reads_stream(query: exp.Query, tables: Tables) -> None:
+    names = {table.name.lower() for table in query.find_all(exp.Table)}
+    if not names & {*tables.streams, *tables.derived}:
+        raise Unsupported("a recall must read a stream", query)
 
 
 def selects_plain_rows(query: exp.Select) -> bool:

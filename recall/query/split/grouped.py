@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported
+from recall.query.parsing import Unsplittable, Unsupported
 from recall.query.parts import (
     aggregates_of,
     aliased_outputs,
@@ -41,7 +41,7 @@ def _rewrite_distinct(query: exp.Select) -> None:
             )
         return
     if query.is_star:
-        raise Unsupported("SELECT DISTINCT * is not supported in a recall; name the columns", query)
+        raise Unsplittable("SELECT DISTINCT * needs all rows of history; name the columns", query)
     query.set("distinct", None)
     keys = [output.unalias().copy() for output in query.expressions]
     query.set("group", exp.Group(expressions=keys))

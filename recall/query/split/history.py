@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported
+from recall.query.parsing import Unsplittable, Unsupported
 from recall.query.parts import aggregates_of, common_tables, joins_of, own_nodes, sources_of
 from recall.query.shape import Tables
 
@@ -32,16 +32,13 @@ def _single_history_source(
     if not sources:
         raise Unsupported("a recall must read a stream", query)
     if len(sources) > 1:
-        raise Unsupported(
-            "a recall reads one stream; a join of two cannot be split into pieces of history",
-            sources[1],
-        )
+        raise Unsplittable("a join of streams needs all rows of history", sources[1])
     history = sources[0]
     for join in joins_of(query):
         if join.side and join.this is history:
-            raise Unsupported(
-                f"{join.side} JOIN of the stream cannot be split; "
-                f"put the stream first: FROM {history.alias_or_name}",
+            raise Unsplittable(
+                f"{join.side} JOIN of the stream needs all rows of history; with the stream first "
+                f"(FROM {history.alias_or_name}) it does not",
                 join,
             )
     return history
@@ -68,7 +65,7 @@ def _union_reads_history(
     if not first_reads_history and not second_reads_history:
         return False
     if not isinstance(union, exp.Union) or union.args.get("distinct"):
-        raise Unsupported("only UNION ALL of streams can be split into pieces of history", union)
+        raise Unsplittable("UNION, INTERSECT and EXCEPT need all rows of history", union)
     return True
 
 
@@ -83,9 +80,7 @@ def _select_reads_history(select: exp.Select, tables: Tables, local_tables: Loca
         or own_nodes(select, exp.Window)
     )
     if needs_all_rows:
-        raise Unsupported(
-            "groups, DISTINCT, LIMIT and OVER inside a subquery cannot be split into pieces of "
-            "history; use them outside it, or in a derived stream of the group",
-            select,
+        raise Unsplittable(
+            "groups, DISTINCT, LIMIT and OVER inside a subquery need all rows of history", select
         )
     return True

@@ -76,6 +76,10 @@ class Split:
     columns `groups` and the values of `aggregates`; or, for a query of plain rows with a `limit`,
     the rows of the partial answers. `newest_first`: these are ordered by time, newest first.
     `type_probe` selects groups and values over no rows, to find their types.
+
+    `whole`: why the query cannot be taken apart; None: it can. Otherwise `partial` is the query
+    itself, its rows numbered by `_row` if they are ordered: its answer over a longer piece of
+    history takes the place of that over a shorter one.
     """
 
     partial: exp.Select
@@ -85,11 +89,12 @@ class Split:
     aggregates: tuple[SplitAggregate, ...] = ()
     limit: int | None = None
     newest_first: bool = False
+    whole: str | None = None
 
     @property
     def selects_rows(self) -> bool:
-        """The query selects plain rows, without groups and aggregates."""
-        return self.limit is not None
+        """Partial answers have rows as the query selects them, no groups and aggregates."""
+        return self.limit is not None or self.whole is not None
 
     @property
     def is_global_aggregate(self) -> bool:

@@ -1,5 +1,7 @@
 """Queries that can be split into pieces of history, and the reasons why others cannot."""
 
+import re
+
 import pytest
 from sqlglot import exp
 
@@ -36,20 +38,15 @@ TABLES = Tables(
         ("SELECT host FROM cpu ORDER BY ts LIMIT 3 OFFSET 2", "OFFSET"),
         ("SELECT cpu FROM cpu", "requires a LIMIT"),
         ("SELECT * FROM cpu LIMIT 3", "is not supported in a recall"),
-        ("SELECT count(*) AS n FROM cpu c JOIN ping p ON c.host = p.host", "one stream"),
-        (
-            "SELECT count(*) AS n FROM hosts h LEFT JOIN cpu c USING (host)",
-            "put the stream first: FROM c",
-        ),
         ("SELECT site FROM hosts LIMIT 1", "must read a stream"),
-        ("SELECT count(*) AS n FROM (SELECT DISTINCT host FROM cpu) x", "outside it"),
-        (
-            "SELECT count(*) AS n FROM (SELECT host FROM cpu UNION SELECT host FROM ping) x",
-            "only UNION ALL",
-        ),
         ("SELECT host FROM (SELECT host FROM cpu) x LIMIT 3", "requires an ORDER BY"),
-        ("SELECT host FROM cpu UNION SELECT host FROM ping", "one SELECT"),
-        ("SELECT rank() OVER (ORDER BY ts) AS r FROM cpu LIMIT 3", "OVER"),
+        ("SELECT site FROM hosts UNION SELECT host FROM hosts", "must read a stream"),
+        (
+            "SELECT a.host, b.host FROM cpu a JOIN ping b ON a.host = b.host",
+            "two columns are named host",
+        ),
+        ("SELECT host FROM cpu UNION SELECT host FROM ping LIMIT 3 OFFSET 1", "OFFSET"),
+        ("SELECT host FROM cpu UNION SELECT host FROM ping ORDER BY 1", "must name a column"),
         (
             "SELECT DISTINCT host, count(*) AS n FROM cpu GROUP BY host LIMIT 3",
             "omit DISTINCT",
@@ -61,6 +58,54 @@ TABLES = Tables(
 def test_unsupported_queries_are_rejected_with_a_reason(sql: str, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         split_query(sql, TABLES)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason", "merge"),
+    [
+        (
+            "SELECT count(*) AS n FROM cpu c JOIN ping p ON c.host = p.host",
+            "a join of streams",
+            "SELECT `n` FROM _merged",
+        ),
+        (
+            "SELECT count(*) AS n FROM hosts h LEFT JOIN cpu c USING (host)",
+            "with the stream first \\(FROM c\\)",
+            "SELECT `n` FROM _merged",
+        ),
+        (
+            "SELECT count(*) AS n FROM (SELECT DISTINCT host FROM cpu) x",
+            "inside a subquery",
+            "SELECT `n` FROM _merged",
+        ),
+        (
+            "SELECT host, count(*) FROM (SELECT host FROM cpu EXCEPT SELECT host FROM ping) x "
+            "GROUP BY host ORDER BY host",
+            "EXCEPT",
+            "SELECT `host`, `COUNT(*)` FROM _merged ORDER BY _row",
+        ),
+        (
+            "SELECT host FROM cpu UNION SELECT host FROM ping ORDER BY host",
+            "UNION",
+            "SELECT * EXCEPT (_row) FROM _merged ORDER BY _row",
+        ),
+        (
+            "SELECT host, rank() OVER (ORDER BY ts) AS r FROM cpu LIMIT 3",
+            "OVER",
+            "SELECT `host`, `r` FROM _merged ORDER BY _row",
+        ),
+        (
+            "SELECT host FROM (SELECT host, ts FROM cpu ORDER BY cpu LIMIT 5) x ORDER BY ts LIMIT 2",
+            "inside a subquery",
+            "SELECT `host` FROM _merged ORDER BY _row",
+        ),
+    ],
+)
+def test_query_that_needs_all_rows_stays_whole(sql: str, reason: str, merge: str) -> None:
+    split = split_query(sql, TABLES)
+    assert split.whole is not None and re.search(reason, split.whole)
+    assert split.merge.sql("spark") == merge
+    assert split.selects_rows and not split.newest_first
 
 
 def test_rejection_points_to_the_place() -> None:

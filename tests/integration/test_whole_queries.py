@@ -1,0 +1,211 @@
+"""Recalls whose queries need all rows at once: each revision is exact over the range that it covers."""
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from archiver.times import to_micros
+from recall.engines.pending_events import JSON_WRITE_OPTIONS
+from recall.engines.spark.engine import SparkEngine
+from tests.integration.history import START, History, history, run_until, without_tasks
+from tests.sampled import every
+
+pytestmark = pytest.mark.services
+
+_CHUNKS = 11
+_ROWS = 30  # of a chunk
+_READS = [1, 3, 6, 12]  # chunks of each revision; the newest one has no rows yet
+# Each has a defined order where it has rows without a key.
+_KINDS = {
+    "join": (
+        "SELECT a.host AS host, count(*) AS n, sum(b.v) AS total FROM past a JOIN past b "
+        "ON a.host = b.host AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL {k} SECONDS "
+        "WHERE a.v > {v} GROUP BY a.host"
+    ),
+    "left join of an aggregate": (
+        "SELECT a.v AS v, a.ts AS ts, m.top AS top FROM past a LEFT JOIN "
+        "(SELECT host, max(v) AS top FROM past WHERE v < {v} GROUP BY host) m ON a.host = m.host "
+        "WHERE a.host = event.host ORDER BY a.ts DESC LIMIT {k}"
+    ),
+    "relation first": (
+        "SELECT count(*) AS n, count(b.v) AS m FROM (SELECT DISTINCT host FROM past) a "
+        "LEFT JOIN past b ON a.host = b.host AND b.v > {v}"
+    ),
+    "over": (
+        "SELECT host, ts, v - lag(v) OVER (PARTITION BY host ORDER BY ts) AS step, "
+        "sum(v) OVER (ORDER BY ts ROWS BETWEEN {k} PRECEDING AND CURRENT ROW) AS recent "
+        "FROM past WHERE v > {v} ORDER BY ts LIMIT 50"
+    ),
+    "over outside": (
+        "SELECT host, n, rank() OVER (ORDER BY n, host) AS place FROM "
+        "(SELECT host, count(*) AS n FROM past WHERE v > {v} GROUP BY host) x"
+    ),
+    "groups of groups": (
+        "SELECT n % {k} AS k, count(*) AS hosts, max(n) AS top FROM (SELECT host, v, count(*) AS n "
+        "FROM past GROUP BY host, v) x GROUP BY n % {k}"
+    ),
+    "limit inside": (
+        "SELECT x.host AS host, avg(x.v) AS mean FROM (SELECT host, v FROM past "
+        "WHERE v > {v} ORDER BY v, ts LIMIT {k}) x GROUP BY x.host HAVING count(*) > 1"
+    ),
+    "distinct inside": "SELECT count(*) AS n FROM (SELECT DISTINCT host, v FROM past WHERE v > {v}) x",
+    "union": (
+        "SELECT host, v FROM past WHERE v > {v} UNION SELECT host, v + 1 FROM past WHERE v < {k} "
+        "ORDER BY host, v"
+    ),
+    "except": (
+        "SELECT count(*) AS n FROM (SELECT v FROM past WHERE host = event.host "
+        "EXCEPT SELECT v FROM past WHERE host <> event.host) x"
+    ),
+    "intersect": (
+        "SELECT v FROM past WHERE host = event.host INTERSECT SELECT v + {k} FROM past WHERE v < {v}"
+    ),
+    "star": (
+        "SELECT * FROM (SELECT host, v, ts, row_number() OVER (PARTITION BY host ORDER BY ts DESC) "
+        "AS number FROM past) x WHERE number <= {k} ORDER BY host, number"
+    ),
+    "with": (
+        "WITH busy AS (SELECT host, avg(v) AS mean FROM past GROUP BY host), top AS "
+        "(SELECT max(mean) AS mean FROM busy) SELECT b.host AS host FROM busy b CROSS JOIN top t "
+        "WHERE b.mean >= t.mean - {k}"
+    ),
+    "no rows": (
+        "SELECT count(*) AS n, max(a.v) AS top FROM past a JOIN past b ON a.ts = b.ts "
+        "AND a.host <> b.host"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def all_chunks() -> Iterator[History]:
+    with history(_CHUNKS, _ROWS) as new_history:
+        yield new_history
+
+
+@pytest.fixture
+def past(all_chunks: History) -> History:
+    return without_tasks(all_chunks)
+
+
+def _expect(spark: SparkSession, past: History, sql: str, coverage: dict[str, Any]) -> list[Any]:
+    """The rows of a query over the covered range, by Spark alone."""
+    low, high = coverage["read_from"], coverage["read_to"]
+    rows = []
+    for second, host, v in past.rows:
+        ts = START + timedelta(seconds=second)
+        if (low is None or to_micros(ts) >= low) and (high is not None and to_micros(ts) < high):
+            rows.append({"ts": ts, "host": host, "v": v})
+    schema = pa.schema(
+        [("ts", pa.timestamp("us", "UTC")), ("host", pa.string()), ("v", pa.int64())]
+    )
+    spark.createDataFrame(pa.Table.from_pylist(rows, schema)).createOrReplaceTempView("past")
+    frame = spark.sql(sql.replace("event.host", "'h0'"))
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    written = frame.select(F.to_json(F.struct(*columns), JSON_WRITE_OPTIONS)).collect()
+    return [json.loads(row[0]) for row in written]
+
+
+def _sorted(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
+
+
+def _is_ordered(sql: str) -> bool:
+    return " ORDER BY " in sql.rpartition(")")[2]
+
+
+@pytest.mark.parametrize("kind", every(5, _KINDS))
+def test_each_revision_equals_the_query_over_its_range(
+    kind: str, past: History, spark: SparkSession
+) -> None:
+    session = spark.newSession()
+    rng = random.Random(kind)
+    sql = _KINDS[kind].format(k=rng.randrange(2, 9), v=rng.randrange(10, 60))
+    tasks = [past.add_task(number, sql) for number in range(2)]
+    with past.manager(session=spark.newSession) as manager:
+        run_until(manager, lambda: all(past.task(one)["state"] == "done" for one in tasks), 120)
+    for task in tasks:
+        revisions = past.revisions(task)
+        covered = [revision["coverage"]["read"] for revision in revisions]
+        assert covered == _READS
+        for revision in revisions:
+            expected = _expect(session, past, sql, revision["coverage"])
+            answer = revision["answer"]
+            if not _is_ordered(sql):
+                answer, expected = _sorted(answer), _sorted(expected)
+            assert answer == expected
+        assert revisions[-1]["coverage"]["final"] and not revisions[-1]["coverage"]["partial"]
+        reads = past.task(task)["seen"]
+        assert [(first, last) for first, last, _ in reads] == list(pairwise([0, *_READS]))
+
+
+def test_query_without_history_counts_no_rows(spark: SparkSession) -> None:
+    with history(0, 1) as nothing:
+        task = nothing.add_task(1, _KINDS["no rows"])
+        with nothing.manager(session=spark.newSession) as manager:
+            run_until(manager, lambda: nothing.task(task)["ended_at"] is not None)
+        assert nothing.task(task)["error"] is None
+        assert nothing.revisions(task)[-1]["answer"] == [{"n": 0, "top": None}]
+
+
+def test_what_does_not_fit_keeps_the_last_revision(
+    past: History, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer over the last range that fitted stays, and says why there is no longer one."""
+    compute = SparkEngine.compute_partial
+
+    def fail_if_long(engine: SparkEngine, template: Any, event_pieces: Any, tables: Any) -> Any:
+        for event, piece in event_pieces:
+            if event.ts - (piece.low or 0) > 3 * _ROWS * 1_000_000:
+                raise MemoryError("no memory left for the join")
+        return compute(engine, template, event_pieces, tables)
+
+    monkeypatch.setattr(SparkEngine, "compute_partial", fail_if_long)
+    sql = _KINDS["join"].format(k=3, v=20)
+    task = past.add_task(1, sql)
+    with past.manager(session=spark.newSession) as manager:
+        run_until(manager, lambda: past.task(task)["ended_at"] is not None, 120)
+    assert past.task(task)["state"] == "done"
+    assert "no memory left" in past.task(task)["error"]
+    *_, before, last = past.revisions(task)
+    assert _sorted(last["answer"]) == _sorted(before["answer"])
+    coverage = last["coverage"]
+    assert coverage["final"] and coverage["partial"] and coverage["left"] == 0
+    assert (coverage["read"], coverage["failed"]) == (3, 9)
+    for bound in ("read_from", "read_to"):
+        assert coverage[bound] == before["coverage"][bound]
+    session = spark.newSession()
+    assert _sorted(last["answer"]) == _sorted(_expect(session, past, sql, coverage))
+
+
+def test_events_of_a_rule_share_a_query(
+    past: History, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute = SparkEngine.compute_partial
+    events: list[int] = []
+
+    def count(engine: SparkEngine, template: Any, event_pieces: Any, tables: Any) -> Any:
+        events.append(len(event_pieces))
+        return compute(engine, template, event_pieces, tables)
+
+    monkeypatch.setattr(SparkEngine, "compute_partial", count)
+    sql = _KINDS["except"]
+    tasks = [past.add_task(number, sql, host=number % 4) for number in range(8)]
+    with past.manager(session=spark.newSession) as manager:
+        run_until(manager, lambda: all(past.task(one)["state"] == "done" for one in tasks), 120)
+    assert events == [4, 4, 4, 4]  # events with the same host have the same answer
+    session = spark.newSession()
+    for number, task in enumerate(tasks):
+        last = past.revisions(task)[-1]
+        expected = _expect(
+            session, past, sql.replace("event.host", f"'h{number % 4}'"), last["coverage"]
+        )
+        assert last["answer"] == expected
