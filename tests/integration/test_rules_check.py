@@ -228,10 +228,11 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
             ("avg(h.cpu) AS mean", "first(h.cpu) AS mean", "cannot be split"),
             ("avg(h.cpu) AS mean", "rand() AS mean", ""),
             (
-                "FROM events h WHERE",
-                "FROM events h JOIN ping p ON p.host = h.host WHERE",
-                "one stream",
+                'FROM events h WHERE h.host = event.host"}',
+                'FROM events h JOIN ping p ON p.host = h.host", order: mixed}',
+                "order mixed reads chunks apart from each other: a join of streams",
             ),
+            ("FROM events h WHERE", "FROM events h JOIN ping p ON p.host = h.hots WHERE", "hots"),
             ("{k: 3}", "{k: 3, measure: best}", "unknown measure"),
             ("event.cpu > norm.mean", "event.cpu > norm.median", "median"),
             ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),
@@ -257,6 +258,34 @@ def test_invalid_recall_is_rejected_with_rule_and_position(
         for problem in check_problems
     ), check_problems
     assert message in check_problems[0].message
+
+
+@pytest.mark.parametrize(
+    "sql",
+    every(
+        3,
+        [
+            "SELECT avg(h.cpu) AS mean, count(*) AS n FROM events h JOIN ping p ON p.host = h.host",
+            "SELECT max(x.m) AS mean, count(*) AS n FROM (SELECT msg, avg(cpu) AS m FROM events "
+            "WHERE host = event.host GROUP BY msg) x",
+            "SELECT cpu - lag(cpu) OVER (ORDER BY ts) AS mean, rank() OVER (ORDER BY ts) AS n "
+            "FROM events ORDER BY n LIMIT 3",
+            "SELECT cpu AS mean, 1 AS n FROM events UNION SELECT rtt, 2 FROM ping ORDER BY n LIMIT 3",
+            "SELECT * FROM (SELECT cpu AS mean, count(*) AS n FROM events GROUP BY cpu LIMIT 5) x "
+            "WHERE n > 1",
+        ],
+    ),
+)
+def test_recall_that_needs_all_rows_passes(
+    spark: SparkSession, settings: Settings, sql: str
+) -> None:
+    norm = "SELECT avg(h.cpu) AS mean, count(*) AS n FROM events h WHERE h.host = event.host"
+    assert norm in ASKED
+    rules, problems = parse_rules("rules.yaml", ASKED.replace(norm, sql), settings.table_names)
+    assert not problems
+    (definition,), check_problems = check_rules(lambda: spark, settings, rules)
+    assert check_problems == []
+    assert list(definition.result_columns["norm"]) == ["mean", "n"]
 
 
 STAGE_RULE = """groups:

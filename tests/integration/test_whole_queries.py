@@ -14,9 +14,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from archiver.times import to_micros
+from moirae.runtime import storage
 from recall.engines.pending_events import JSON_WRITE_OPTIONS
 from recall.engines.spark.engine import SparkEngine
-from tests.integration.history import START, History, history, run_until, without_tasks
+from recall.replay.outcome import replay
+from recall.replay.sql_answers import SqlReplayer
+from tests.integration.history import (
+    SCHEMA,
+    START,
+    History,
+    history,
+    no_relations,
+    run_until,
+    without_tasks,
+)
 from tests.sampled import every
 
 pytestmark = pytest.mark.services
@@ -209,3 +220,22 @@ def test_events_of_a_rule_share_a_query(
             session, past, sql.replace("event.host", f"'h{number % 4}'"), last["coverage"]
         )
         assert last["answer"] == expected
+
+
+def test_answer_is_reproduced_after_late_rows(spark: SparkSession) -> None:
+    sql = _KINDS["groups of groups"].format(k=3)
+    with history(4, _ROWS) as past:
+        task = past.add_task(1, sql)
+        with past.manager(session=spark.newSession) as manager:
+            run_until(manager, lambda: past.task(task)["revision"] == 1, 120)
+            # The last evaluation sees this row, in a range that was read before.
+            past.archive_rows([(4 * _ROWS - 2, "late", 1)])
+            run_until(manager, lambda: past.task(task)["state"] == "done", 120)
+        last = past.revisions(task)[-1]
+        expected = _expect(spark.newSession(), past, sql, last["coverage"])
+        assert _sorted(last["answer"]) == _sorted(expected)
+        past.archive_rows([(4 * _ROWS - 3, "later", 1)])
+        root = storage.open_storage(past.settings)
+        replayer = SqlReplayer(past.connection, root, [SCHEMA], spark.newSession, no_relations)
+        (replayed,) = replay(past.connection, task, {"sql": replayer})
+        assert (replayed.equal, replayed.why) == (True, None)

@@ -1,8 +1,12 @@
 """Lengths of runs of pieces."""
 
-import pytest
+from itertools import pairwise
 
-from recall.scheduling.run_length import SHARED_RUN_SECONDS, choose_run_length
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recall.scheduling.run_length import SHARED_RUN_SECONDS, choose_run_length, find_prefix_end
 from recall.scheduling.statistics import TaskStatistics
 
 
@@ -44,3 +48,16 @@ def test_run_is_shorter_while_others_run_or_wait() -> None:
 def test_pieces_that_take_no_measurable_time_are_read_without_a_limit_of_seconds() -> None:
     assert choose_run_length(statistics(10, 5e-324), 50) == 50
     assert choose_run_length(statistics(10, 0.0), 70) == 60
+
+
+@given(st.integers(0, 5_000))
+def test_growing_prefixes_read_less_than_twice_the_pieces(pieces: int) -> None:
+    done, ends = 0, []
+    while done < pieces:
+        done = find_prefix_end(pieces, done)
+        ends.append(done)
+    assert ends == sorted(set(ends))
+    if pieces:
+        assert ends[0] == 1 and ends[-1] == pieces
+        assert sum(ends) <= 2 * pieces
+        assert all(end <= 2 * before + 1 for before, end in pairwise(ends))

@@ -76,6 +76,28 @@ def test_lone_task_reads_a_growing_run_up_to_a_gap() -> None:
     assert turn.first.end == 7
 
 
+def test_task_that_reads_all_again_reads_twice_as_many_pieces() -> None:
+    pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(12)))
+    ends = []
+    whole = task(1, pieces=pieces, is_whole=True)
+    while whole.pieces_left:
+        (turn,) = plan([whole, task(2, pieces=pieces)])
+        ends.append(turn.first.end)
+        assert turn.charges[whole.id] == turn.first.end
+        whole = replace(whole, next=turn.first.end)
+    assert ends == [1, 3, 6, 12]
+
+
+def test_tasks_that_read_all_again_join_only_those_that_have_read_as_far() -> None:
+    pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(12)))
+    first, second, ahead = (
+        task(n, question="q", pieces=pieces, next=done, is_whole=True)
+        for n, done in ((1, 3), (2, 3), (3, 6))
+    )
+    (turn,) = plan([first, second, ahead])
+    assert members(turn) == [[1, 2]]
+
+
 def test_task_reads_one_piece_while_another_question_is_ready() -> None:
     first, second = (task(n, next=2, statistics=fast(2)) for n in (1, 2))
     (turn,) = plan([first, second])
