@@ -47,7 +47,7 @@ def infer_result_types(
         parts = split_query(sql, tables, merged_types)
     partial_columns = analyse(parts.partial, event_tables)
     merged_columns = partial_columns if parts.selects_rows else merged_types
-    if parts.whole is not None:
+    if parts.whole is not None and parts.merge.args.get("order"):
         merged_columns = {**merged_columns, sql_names.ROW_NUMBER: "int"}
     create_merged_table({sql_names.EID: "string", **merged_columns})
     columns = analyse(parts.merge, {*event_tables, sql_names.MERGED_TABLE})
