@@ -12,7 +12,8 @@ RecallError
 │   └── MemoryExceeded   it needs more memory than it may have
 ├── StatementTimeout     a statement was cancelled at its time limit
 ├── UnknownStream        a name of no revision stream, or of several
-└── Unsupported          a query cannot be split: see `recall.query.shape`
+└── Unsupported          a query cannot be evaluated: see `recall.query.parsing`
+    └── Unsplittable     … piece by piece, but over a whole range
 """
 
 from dataclasses import dataclass
