@@ -43,7 +43,10 @@ def test_errors_that_others_catch_are_in_the_module_of_errors(
     elsewhere = {
         error.__name__ for error in _errors(package) if error.__module__ != base.__module__
     }
-    assert {name for name in elsewhere if not name.startswith("_")} <= {"Unsupported", "Unsplittable"}
+    assert {name for name in elsewhere if not name.startswith("_")} <= {
+        "Unsupported",
+        "Unsplittable",
+    }
 
 
 def test_the_package_of_gateways_raises_errors_of_psycopg_and_two_of_its_own() -> None:
