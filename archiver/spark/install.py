@@ -1,5 +1,5 @@
 """Installs Spark's jars, and a class archive for faster starts: `moirae setup`, or
-`python -m archiver.spark.install`.
+`python -m archiver.spark.install [start|work|none]`.
 
 Jars are resolved by Spark's launcher and verified against `jars.lock`; nothing is downloaded at run
 time. The installation is skipped when it is complete and up to date.
@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal, get_args
 
 from archiver.errors import ArchiverError
 from archiver.spark.paths import CLASS_ARCHIVE, INSTALL_FOLDER, JARS, OWN_JAR
@@ -57,17 +58,24 @@ _FETCH_SCRIPT = """
 """
 
 
-def main(source: Path | None = None) -> int:
+ArchivedClasses = Literal["start", "work", "none"]
+"""Those of a start of Spark (70 MB); or also those of typical queries (190 MB), which take 4 s of
+processor time less then; or none.
+"""
+
+
+def main(source: Path | None = None, classes: ArchivedClasses = "work") -> int:
     """Install what is missing. Progress and errors go to standard error. Returns the exit code.
 
     `source`: a folder with the jars, such as `share/moirae/jars` of another installation; None:
     they are downloaded.
     """
-    stamp = _installation_stamp()
+    stamp = _installation_stamp(classes)
     stamp_file = INSTALL_FOLDER / "stamp"
     lock = read_lock(_LOCK_FILE.read_text())
     is_current = stamp_file.is_file() and stamp_file.read_text() == stamp
-    if is_current and CLASS_ARCHIVE.is_file() and _is_complete(lock):
+    has_archive = classes == "none" or CLASS_ARCHIVE.is_file()
+    if is_current and has_archive and _is_complete(lock):
         return 0
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
     try:
@@ -76,7 +84,9 @@ def main(source: Path | None = None) -> int:
     except ArchiverError as error:
         print(f"moirae: setup failed: {error}", file=sys.stderr)
         return 1
-    _create_class_archive()
+    CLASS_ARCHIVE.unlink(missing_ok=True)
+    if classes != "none":
+        _create_class_archive(classes)
     stamp_file.write_text(stamp)
     return 0
 
@@ -112,7 +122,7 @@ def _is_complete(lock: Mapping[str, str]) -> bool:
     return True
 
 
-def _installation_stamp() -> str:
+def _installation_stamp(classes: ArchivedClasses) -> str:
     """Hash everything that the installed files depend on."""
     java_version = subprocess.run(
         [_java_tool("java"), "-version"], capture_output=True, text=True, check=False
@@ -123,7 +133,14 @@ def _installation_stamp() -> str:
         _MODULE_FOLDER / "warm_up.py",
     ]
     sources = "".join(map(Path.read_text, source_files))
-    inputs = [java_version, version("pyspark"), _LOCK_FILE.read_text(), sources, sys.prefix]
+    inputs = [
+        java_version,
+        version("pyspark"),
+        _LOCK_FILE.read_text(),
+        sources,
+        sys.prefix,
+        classes,
+    ]
     return hashlib.sha256("\n".join(inputs).encode()).hexdigest()
 
 
@@ -200,12 +217,11 @@ def _compile_java() -> None:
         os.replace(jar_file, JARS / OWN_JAR)
 
 
-def _create_class_archive() -> None:
-    """Archive the classes that Spark loads when it starts, to be shared by later starts."""
+def _create_class_archive(classes: ArchivedClasses) -> None:
+    """Archive the classes that Spark loads, to be shared by later starts."""
     _report("creating a class archive for faster starts")
-    CLASS_ARCHIVE.unlink(missing_ok=True)
     result = subprocess.run(
-        [sys.executable, "-m", "archiver.spark.warm_up", str(CLASS_ARCHIVE)],
+        [sys.executable, "-m", "archiver.spark.warm_up", str(CLASS_ARCHIVE), classes],
         capture_output=True,
         text=True,
         check=False,
@@ -239,4 +255,5 @@ def _report(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    chosen = [name for name in get_args(ArchivedClasses) if name in sys.argv[1:]]
+    sys.exit(main(classes=chosen[0]) if chosen else main())

@@ -1,4 +1,6 @@
-"""`python -m archiver.spark.warm_up ARCHIVE`: archive the classes that typical work loads."""
+"""`python -m archiver.spark.warm_up ARCHIVE start|work`: archive the classes that a start of Spark
+loads, or typical work.
+"""
 
 import sys
 import tempfile
@@ -22,14 +24,15 @@ _HIGHER_ORDER_QUERY = (
 )
 
 
-def main(archive: Path) -> None:
-    """Start Spark, read Delta and Parquet, run batch queries and a stream, and stop."""
+def main(archive: Path, *, is_work: bool) -> None:
+    """Start Spark and stop it; for work, read Delta and Parquet, run batch queries and a stream."""
     options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         spark = session.start_session("warm up", "local[2]", folder / "warehouse", options)
-        _run_queries(spark, folder / "table")
-        _run_stream(spark, folder)
+        if is_work:
+            _run_queries(spark, folder / "table")
+            _run_stream(spark, folder)
         spark.stop()
 
 
@@ -64,4 +67,4 @@ def _run_stream(spark: SparkSession, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), is_work=sys.argv[2] == "work")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.filesize import decimal
@@ -28,6 +28,14 @@ def setup(
             "learning and tests. Default: only where the environment has no other packages.",
         ),
     ] = None,
+    classes: Annotated[
+        Literal["start", "work", "none"],
+        typer.Option(
+            "--class-archive",
+            help="Which classes are archived for faster starts: those of a start of Spark (70 MB), "
+            "or also those of typical work (190 MB), or none.",
+        ),
+    ] = "start",
 ) -> None:
     """Install the jars of Delta and Kafka, and compile what starts faster then. Requires a JDK 17.
 
@@ -44,7 +52,7 @@ def setup(
         )
     elif slim is not False:
         print(f"removed {decimal(unused_parts.remove_unused())} of parts that Moirae does not use")
-    exit_code = install.main(source)
+    exit_code = install.main(source, classes)
     if exit_code == 0:
         compile_kernels()
     raise typer.Exit(exit_code)

@@ -20,7 +20,7 @@ def install_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(install, "INSTALL_FOLDER", tmp_path)
     monkeypatch.setattr(install, "JARS", tmp_path / "jars")
     monkeypatch.setattr(install, "CLASS_ARCHIVE", tmp_path / "spark.jsa")
-    monkeypatch.setattr(install, "_installation_stamp", lambda: "first stamp")
+    monkeypatch.setattr(install, "_installation_stamp", lambda classes: f"first stamp {classes}")
     return tmp_path
 
 
@@ -39,8 +39,8 @@ def record_steps(install_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     """Replace the steps of an installation. The list names those that have run."""
     steps: list[str] = []
 
-    def archive_classes() -> None:
-        steps.append("archive")
+    def archive_classes(classes: str) -> None:
+        steps.append(f"archive {classes}")
         (install_folder / "spark.jsa").write_bytes(b"classes")
 
     monkeypatch.setattr(install, "_provide_jars", lambda lock, source: steps.append("fetch"))
@@ -103,7 +103,7 @@ def test_complete_installation_is_not_repeated(
 ) -> None:
     steps = record_steps(install_folder, monkeypatch)
     assert install.main() == 0
-    assert steps == ["fetch", "compile", "archive"]
+    assert steps == ["fetch", "compile", "archive work"]
     assert install.main() == 0
     assert len(steps) == 3
 
@@ -113,7 +113,7 @@ def test_changed_stamp_repeats_the_installation(
 ) -> None:
     steps = record_steps(install_folder, monkeypatch)
     install.main()
-    monkeypatch.setattr(install, "_installation_stamp", lambda: "second stamp")
+    monkeypatch.setattr(install, "_installation_stamp", lambda _: "second stamp")
     install.main()
     assert len(steps) == 6
 
@@ -152,12 +152,26 @@ def test_failed_download_is_reported_in_one_line_and_leaves_no_stamp(
     assert not (install_folder / "stamp").exists()
 
 
+def test_other_classes_are_archived_when_they_are_asked_for(
+    install_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = record_steps(install_folder, monkeypatch)
+    install.main(classes="start")
+    assert steps[-1] == "archive start"
+    install.main(classes="work")
+    assert steps[-1] == "archive work"
+    install.main(classes="none")
+    assert not (install_folder / "spark.jsa").exists()
+    install.main(classes="none")
+    assert len(steps) == 8
+
+
 def test_stamp_changes_with_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     version = subprocess.CompletedProcess(["java"], 0, "", "openjdk version 17")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: version)
-    before = install._installation_stamp()
-    assert install._installation_stamp() == before
+    before = install._installation_stamp("work")
+    assert install._installation_stamp("work") == before
     changed = tmp_path / "jars.lock"
     changed.write_text(install._LOCK_FILE.read_text() + "# changed\n")
     monkeypatch.setattr(install, "_LOCK_FILE", changed)
-    assert install._installation_stamp() != before
+    assert install._installation_stamp("work") != before
