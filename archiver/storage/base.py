@@ -4,6 +4,7 @@ Data files are immutable. Readers always read local files: those of the table it
 copies of objects in a bucket (`archiver.storage.s3`).
 """
 
+import errno
 import os
 import shutil
 from abc import ABC, abstractmethod
@@ -17,6 +18,8 @@ from deltalake import DeltaTable
 
 LOG_FOLDER = "_delta_log"
 _UNFINISHED_SUFFIX = ".tmp"
+# Errors that only writing has.
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 # Creates the prepared log file under a name. Returns False if a file of that name exists.
 TryCommit = Callable[[str], bool]
 
@@ -315,8 +318,13 @@ class LocalStorage(Storage):
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(path)
+        except OSError as error:
+            if error.errno in _WRITE_ERRORS:  # without a name, or with that of the unfinished file
+                error.filename = str(path)
+            raise
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):  # as on a disk that cannot be written
+                unfinished.unlink(missing_ok=True)
         if sync_folder:
             self.sync_folders([name])
 

@@ -83,6 +83,21 @@ _EXPECTATIONS = {
 }
 _TIME_ERROR = "datetime_"  # begins the types of errors about times
 _TIME_EXPECTATION = "is not a time such as 2026-01-31T12:00Z, nor a duration before now such as 7d"
+# Errors of files that the machine causes, not the program.
+_MACHINE_FAILURES = frozenset(
+    [
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EROFS,
+        errno.ESTALE,
+    ]
+)
 _SECRET_ARGUMENTS = ("code", "token")
 _MAX_SHOWN = 80  # characters of an invalid value
 
@@ -136,7 +151,7 @@ def explain_error(error: Exception) -> MoiraeError | None:
         return _explain_database_error(error)
     if isinstance(error, sql.DataError):
         return UsageError(f"invalid value: {first_line(error)}")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in _MACHINE_FAILURES:
         location = "" if error.filename is None else f"{error.filename}: "
         return MoiraeError(f"{location}{error.strerror}")
     return None

@@ -1,7 +1,10 @@
 """A local folder as storage: commits that never replace a file, and times of use."""
 
+import errno
 import os
 from pathlib import Path
+
+import pytest
 
 from archiver.storage.base import LocalStorage, as_storage
 
@@ -52,3 +55,26 @@ def test_use_time_is_that_of_the_newest_table_or_of_an_empty_folder(tmp_path: Pa
     LocalStorage(tmp_path / "v1" / "streams" / "a").touch()
     LocalStorage(tmp_path / "absent").touch()
     assert LocalStorage(tmp_path).folder_use_times()["v1"] > 30
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_disk_that_cannot_be_written_is_named_by_the_file(tmp_path: Path, number: int) -> None:
+    with (
+        pytest.raises(OSError, match=os.strerror(number)) as failed,
+        LocalStorage(tmp_path).write_stream("folder/file"),
+    ):
+        raise OSError(number, os.strerror(number))
+    assert failed.value.filename == str(tmp_path / "folder" / "file")
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_remains_of_killed_processes_are_removed_at_any_depth(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    with storage.write_stream("a/b/file", sync_folder=False) as file:
+        file.write(b"content")
+    storage.sync_folders(["a/b/file"])
+    (tmp_path / "a" / "b" / ".0f.tmp").write_text("part")
+    storage.remove_unfinished()
+    assert storage.list_sizes() == {"a/b/file": 7}
+    assert list((tmp_path / "a" / "b").iterdir()) == [tmp_path / "a" / "b" / "file"]
+    LocalStorage(tmp_path / "absent").remove_unfinished()

@@ -1,5 +1,8 @@
 """Errors as problem details, and back."""
 
+import errno
+import os
+
 import orjson
 import psycopg
 import pytest
@@ -141,3 +144,14 @@ def test_missing_argument_is_named() -> None:
     with pytest.raises(ValidationError) as failed:
         NoteBody.model_validate({})
     assert describe_invalid_argument(failed.value.errors()[0]) == "text: required, but missing"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.ENOTDIR, errno.EROFS])
+def test_failure_of_the_machine_names_the_file(number: int) -> None:
+    explained = explain_error(OSError(number, os.strerror(number), "/mnt/a"))
+    assert explained is not None
+    assert (str(explained), explained.exit_code) == (f"/mnt/a: {os.strerror(number)}", 1)
+
+
+def test_missing_file_that_nobody_expected_is_a_fault_of_the_program() -> None:
+    assert explain_error(FileNotFoundError(errno.ENOENT, "No such file", "/a")) is None
