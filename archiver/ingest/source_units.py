@@ -64,7 +64,8 @@ class SourceUnit:
     `tombstones`: records of the range without a value, which `read` does not yield. `place`: the
     name in the identities of rows that are identified by their place; default: that of the unit.
     `version`: of a file, see `FileVersionRow`; its name is that of the first reading. `arrived_at`:
-    in seconds since 1970, None if the delay until its rows are evaluated is not measured.
+    in seconds since 1970, None if the delay until its rows are evaluated is not measured. `stamp`:
+    by what a file is found again when it was renamed, None if it is not.
     """
 
     stream: str
@@ -81,6 +82,7 @@ class SourceUnit:
     place: str | None = None
     version: FileVersionRow | None = None
     arrived_at: float | None = None
+    stamp: str | None = None
 
     def reading(self, clock: int | None, fields: Sequence[str] | None = None) -> RecordReading:
         """How the records are read. `clock`: when the unit was first read. `fields`: of CSV."""

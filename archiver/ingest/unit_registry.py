@@ -8,7 +8,7 @@ import sql
 from archiver.ingest.engines import RegisteredUnit
 from archiver.ingest.source_units import SourceUnit
 from archiver.times import Micros, from_micros, optional_micros, to_micros
-from sql.archive import StreamGateway, UnitGateway
+from sql.archive import OpenedFileRow, StreamGateway, UnitGateway
 
 
 class UnitRegistry:
@@ -43,8 +43,12 @@ class UnitRegistry:
         self, stream: str, units: Sequence[SourceUnit], clock: Micros
     ) -> list[RegisteredUnit | None]:
         at = from_micros(clock)
-        names = dict.fromkeys(unit.name for unit in units if unit.partition is None)
-        opened = self._units.open_files(stream, list(names), clock=at) if names else {}
+        files: dict[str, OpenedFileRow] = {}
+        for unit in units:
+            if unit.partition is None:
+                place = None if unit.stamp is None else unit.place
+                files.setdefault(unit.name, OpenedFileRow(unit.name, place, unit.stamp))
+        opened = self._units.open_files(stream, list(files.values()), clock=at) if files else {}
         for unit in units:
             if unit.partition is not None:
                 # An interrupted read may have begun a range with another last record.

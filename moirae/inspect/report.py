@@ -45,7 +45,8 @@ class RowsAheadStatus(TypedDict):
 class StreamStatus(TypedDict):
     """Counters and times of a stream. Dead letters by reason.
 
-    `rewritten`: files of the ledger that were changed after they were read.
+    `rewritten`: files of the ledger that were changed after they were read; `renamed`: those that
+    were renamed, and read again.
     """
 
     accounting: Accounting
@@ -59,6 +60,7 @@ class StreamStatus(TypedDict):
     units: int
     open_units: int
     rewritten: int
+    renamed: int
     set_aside: int
     newest: datetime | None
     advanced_to: datetime | None

@@ -156,6 +156,7 @@ def _collect_streams(
             "units": counts.units,
             "open_units": counts.open_units,
             "rewritten": counts.rewritten,
+            "renamed": counts.renamed,
             "set_aside": set_aside_files[counts.stream],
             "newest": optional_datetime(progress.newest),
             "advanced_to": optional_datetime(latest(progress.advanced, progress.advanced_ahead)),

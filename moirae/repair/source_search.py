@@ -79,10 +79,11 @@ class RecordSearch:
         self._check_folders(source)
         if source.tail:
             return self._find_in_growing_file(unit, declared)
-        name = _first_name(unit)
-        for path in self._list_candidates(source, name):
-            if _is_version(path, unit):
-                return _whole_file(unit.stream, name, source.record_format, path)
+        for name in (_first_name(unit), *unit.names):
+            for path in self._list_candidates(source, name):
+                if _is_version(path, unit):
+                    place = unit.place or name
+                    return _whole_file(unit.stream, place, source.record_format, path)
         return None
 
     def list_all(self, stream: str) -> list[PresentRecords]:
@@ -178,7 +179,7 @@ def _first_name(unit: RecordedUnitRow) -> str:
 def _whole_file(
     stream: str, name: str, record_format: Format, path: Path | ObjectPath
 ) -> PresentRecords:
-    """`name`: of the first unit of the file, by which its rows are identified."""
+    """`name`: by which the rows of the file are identified."""
     source_unit = SourceUnit(
         stream=stream,
         name=name,

@@ -11,7 +11,8 @@ from sql.gateway import Gateway
 class RecordedUnitRow:
     """A source unit as it was read. `size`, `modified`: of its file, as in `FileVersionRow`.
 
-    `refused_lines`: of its dead letters.
+    `refused_lines`: of its dead letters. `place`: the name in the identities of its rows, and
+    `names`: of other units with it, where files may be renamed.
     """
 
     id: int
@@ -22,6 +23,8 @@ class RecordedUnitRow:
     modified: int | None
     readings: int
     refused_lines: Sequence[int]
+    place: str | None = None
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

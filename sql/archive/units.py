@@ -46,7 +46,7 @@ class StreamCounts(RecordCounts):
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
     `tombstones`: records without a value, which are not in `read`. `rewritten`: number of files that
-    were changed after they were read.
+    were changed after they were read; `renamed`: of those that were renamed, and read again.
     """
 
     stream: str
@@ -55,6 +55,7 @@ class StreamCounts(RecordCounts):
     units: int
     open_units: int
     rewritten: int
+    renamed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,18 @@ class FileVersionRow:
     size: int | None
     modified: int | None
     readings: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFileRow:
+    """A source unit to be opened. `place`, `stamp`: of a file that may be renamed; else None.
+
+    `place`: the name in the identities of its rows. `stamp`: by what the file is found again.
+    """
+
+    unit: str
+    place: str | None = None
+    stamp: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +173,17 @@ class UnitGateway(Gateway):
         return row
 
     def open_files(
-        self, stream: str, units: Sequence[str], *, clock: datetime
+        self, stream: str, units: Sequence[OpenedFileRow], *, clock: datetime
     ) -> dict[str, OpenedUnitRow]:
         """The same for different units of a stream, in order, by name."""
-        rows = self._execute("open_files", stream=stream, units=list(units), clock=clock)
+        rows = self._execute(
+            "open_files",
+            stream=stream,
+            units=[unit.unit for unit in units],
+            places=[unit.place for unit in units],
+            stamps=[unit.stamp for unit in units],
+            clock=clock,
+        )
         return {name: OpenedUnitRow(*values) for name, *values in rows}
 
     def rename_open_range(self, stream: str, unit: str, *, partition: str, prefix: str) -> None:
@@ -218,6 +238,10 @@ class UnitGateway(Gateway):
         """The versions in which those of some files that were read were last read, by name."""
         rows = self._records(FileVersionRow, "list_versions", stream=stream, units=list(names))
         return {row.unit: row for row in rows}
+
+    def list_places(self, stream: str, stamps: Collection[str]) -> dict[str, str]:
+        """The places of those of some files that were opened, by stamp; see `OpenedFileRow`."""
+        return self._pairs("list_places", stream=stream, stamps=list(stamps))
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""

@@ -2,7 +2,9 @@
 -- Source units as they were read. Of a later reading of a file, the version of the file is at its name.
 SELECT u.id, u.stream, u.unit, u.clock, coalesce(f.size, u.size) AS size, coalesce(f.modified, u.modified) AS modified,
     coalesce(f.readings, u.readings) AS readings,
-    ARRAY(SELECT d.line FROM dead_letters d WHERE d.unit_id = u.id ORDER BY d.line) AS refused_lines
+    ARRAY(SELECT d.line FROM dead_letters d WHERE d.unit_id = u.id ORDER BY d.line) AS refused_lines,
+    u.place, ARRAY(SELECT n.unit FROM units n
+        WHERE n.stream = u.stream AND n.stamp = u.stamp AND n.id <> u.id ORDER BY n.id DESC) AS names
 FROM units u LEFT JOIN units f ON f.stream = u.stream AND u.unit = f.unit || '#' || f.readings AND f.readings > 1
 WHERE u.id = ANY(%(ids)s) ORDER BY u.id
 

@@ -8,11 +8,14 @@ RETURNING id, done, clock
 
 -- open_files --
 -- The same for many units of one stream, in order; ids grow with their positions.
-INSERT INTO units (stream, unit, clock)
-SELECT %(stream)s, unit, %(clock)s
-FROM unnest(%(units)s::text[]) WITH ORDINALITY AS opened (unit, position) ORDER BY position
+INSERT INTO units (stream, unit, clock, place, stamp)
+SELECT %(stream)s, unit, %(clock)s, place, stamp
+FROM unnest(%(units)s::text[], %(places)s::text[], %(stamps)s::text[])
+    WITH ORDINALITY AS opened (unit, place, stamp, position) ORDER BY position
 ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit,
-    clock = CASE WHEN units.done THEN units.clock ELSE coalesce(units.clock, excluded.clock) END
+    clock = CASE WHEN units.done THEN units.clock ELSE coalesce(units.clock, excluded.clock) END,
+    place = CASE WHEN units.done THEN units.place ELSE excluded.place END,
+    stamp = CASE WHEN units.done THEN units.stamp ELSE excluded.stamp END
 RETURNING unit, id, done, clock
 
 -- rename_open_range --
@@ -72,6 +75,11 @@ WHERE stream = %(stream)s AND unit = %(unit)s
 SELECT unit, size, modified, readings FROM units
 WHERE stream = %(stream)s AND done AND unit = ANY(%(units)s)
 
+-- list_places --
+-- The places of files by their stamps, of the first unit of each.
+SELECT DISTINCT ON (stamp) stamp, place FROM units
+WHERE stream = %(stream)s AND stamp = ANY(%(stamps)s) ORDER BY stamp, id
+
 -- add_counters --
 -- Add changes to the counters of a unit.
 UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,
@@ -129,7 +137,9 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
            AS units,
        count(u.id) FILTER (WHERE NOT u.done) AS open_units,
-       count(u.id) FILTER (WHERE u.readings > 1) AS rewritten
+       count(u.id) FILTER (WHERE u.readings > 1) AS rewritten,
+       count(u.id) FILTER (WHERE u.place <> u.unit
+           AND NOT starts_with(u.unit, u.place || '#')) AS renamed
 FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
 
 -- list_ledger --
@@ -140,13 +150,17 @@ FROM units WHERE stream = %(stream)s ORDER BY id
 
 -- list_compactable --
 -- Units after an id that may be compacted: finished for `min_age` (batches with an idempotency key:
--- `key_lifetime`), with rows before `before` only, and without dead letters.
+-- `key_lifetime`), with rows before `before` only, and without dead letters. The last reading of a
+-- file stays with the first one: the file may be renamed.
 SELECT id, unit FROM units u
 WHERE stream = %(stream)s AND id > %(after)s AND done AND unit <> ''
   AND (newest IS NULL OR newest < %(before)s)
   AND done_at < clock_timestamp()
       - CASE WHEN unit LIKE 'push-key-%%' THEN %(key_lifetime)s::interval ELSE %(min_age)s::interval END
   AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
+  AND (stamp IS NULL OR NOT EXISTS (SELECT FROM units f WHERE f.stream = u.stream
+      AND f.unit = regexp_replace(u.unit, '#[0-9]+$', '') AND f.readings > 1
+      AND u.unit = f.unit || '#' || f.readings))
 ORDER BY id LIMIT %(limit)s
 
 -- compact --

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 import sql
 from archiver.file_names import escape_name
+from archiver.ingest import ArchiveWriter
 from archiver.read import Reader
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import ProblemsError
@@ -25,7 +26,7 @@ from moirae.runtime.storage import (
     open_storage,
     with_removed_streams,
 )
-from sql.archive import StreamRename, StreamRenameGateway
+from sql.archive import StreamRename, StreamRenameGateway, UnitGateway
 from sql.loader import load, read_text
 from tests.source_readers import archive_present_files, make_source_readers, update_until
 from tests.workspaces import workspace, write_workspace
@@ -393,3 +394,66 @@ def test_names_of_earlier_versions_are_escaped_by_the_migration(world: World) ->
         connection.execute(migration.encode())
         rows = connection.execute("SELECT unit FROM units ORDER BY id").fetchall()
     assert [row[0] for row in rows] == list(map(escape_name, names))
+
+
+LOGS = """
+  a:
+    columns: {ts: timestamp, n: int}
+    time: ts
+    source: {files: 'logs/a.log*', format: logfmt}
+"""
+
+
+@pytest.fixture
+def log_folder(world: World) -> Iterator[Path]:
+    write_workspace(world.root, "home: .moirae\nstreams:" + LOGS)
+    folder = world.root / "logs"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _write_log(path: Path, number: int) -> None:
+    path.write_text(f"ts=2026-01-01T00:00:0{number}Z n={number}\n" * 2)
+
+
+def test_renamed_log_files_bring_no_row_twice(
+    world: World, log_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings_from_environment(world.root / "moirae.yaml")
+    log = log_folder / "a.log"
+    _write_log(log, 0)
+    world.drain(settings)
+    log.rename(log_folder / "a.log.1")
+    _write_log(log, 1)
+    with monkeypatch.context() as crash:
+        # The process is killed after the rows are archived, before the ledger says so.
+        crash.setattr(ArchiveWriter, "_finish_units", _fail)
+        with pytest.raises(OSError, match="killed"):
+            world.drain(settings)
+    for number in (1, 0):  # as logrotate does
+        (log_folder / f"a.log.{number}".removesuffix(".0")).rename(
+            log_folder / f"a.log.{number + 1}"
+        )
+    _write_log(log, 2)
+    with capture_logs() as logs:
+        world.drain(settings)
+    names = [entry["read_as"] for entry in logs if entry.get("action") == "file_renamed"]
+    assert names == ["logs/a.log"]
+    assert world.query(settings, "a") == [0, 0, 1, 1, 2, 2]
+    world.check(settings)
+    with world.connect() as connection:
+        assert [stream.renamed for stream in UnitGateway(connection).sum_by_stream()] == [2]
+
+
+def _fail(*_: object) -> None:
+    raise OSError("killed")
+
+
+def test_equal_files_of_other_names_are_other_rows(world: World, log_folder: Path) -> None:
+    settings = load_settings_from_environment(world.root / "moirae.yaml")
+    _write_log(log_folder / "a.log", 0)
+    world.drain(settings)
+    shutil.copy2(log_folder / "a.log", log_folder / "a.log.2")  # with its modification time
+    world.drain(settings)
+    assert world.query(settings, "a") == [0, 0, 0, 0]

@@ -24,6 +24,7 @@ from moirae.live.sources.discovery import (
     FolderDiscovery,
     ObjectDiscovery,
     RecordedVersions,
+    RenamedFiles,
 )
 from moirae.live.sources.files import DiscoveredFile
 from moirae.live.sources.queries import NumberQuery
@@ -67,6 +68,7 @@ class FileInput(UnitSource):
         self._settling: dict[str, SourceSettling] = {}
         self._discoveries: dict[str, Discovery] = {}
         self._changed_files: dict[str, ChangedFiles] = {}
+        self._renamed_files: dict[str, RenamedFiles] = {}
         for stream, declared in settings.streams.items():
             if isinstance(declared.source, FileSource) and not declared.source.tail:
                 self._formats[stream] = declared.source.record_format
@@ -101,6 +103,10 @@ class FileInput(UnitSource):
             iterate_paths=discovery.iterate_paths,
             settle=self._settling[stream].settle,
         )
+        schema = self._archiving.archive.tables[stream].schema
+        if schema.is_identified_by_place and source.after == "keep":
+            find_places = partial(units.list_places, stream)
+            self._renamed_files[stream] = RenamedFiles(stream, self._base, find_places)
         return discovery
 
     @property
@@ -227,6 +233,10 @@ class FileInput(UnitSource):
                 missing.append(file)
             else:
                 self._present.append(replace(current, reading=file.reading))
+        for stream, renamed_files in self._renamed_files.items():
+            own = [file for file in self._present if file.stream == stream]
+            others = [file for file in self._present if file.stream != stream]
+            self._present = [*others, *renamed_files.find_places(own)]
         self._forget(self._make_units(missing))
         return self._make_units(self._present)
 

@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from archiver.file_names import escape_name
@@ -18,14 +18,22 @@ from sql.archive import FileVersionRow
 class DiscoveredFile:
     """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes.
 
-    `reading`: how often it will have been read then.
+    `reading`: how often it will have been read then. `place`: the name by which its rows are
+    identified if it is found again when it was renamed; None if it is not.
     """
 
     stream: str
     path: Path | ObjectPath
     modified: int
     size: int
+    inode: int | None = None
     reading: int = 1
+    place: str | None = None
+
+    @property
+    def stamp(self) -> str:
+        """What a file keeps when it is renamed."""
+        return f"{self.size}:{self.modified}:{self.inode}"
 
 
 def make_units(
@@ -50,6 +58,8 @@ def make_units(
             place=None if is_first else name,
             version=FileVersionRow(name, file.size, file.modified, file.reading),
         )
+        if file.place is not None:
+            unit = replace(unit, place=file.place, stamp=file.stamp)
         units.append(unit)
     return units
 
@@ -83,7 +93,7 @@ def stat_file(stream: str, path: Path) -> DiscoveredFile | None:
         except OSError:
             return None
     modified = status.st_mtime_ns // 1_000_000 * 1000  # milliseconds: not all have more
-    return DiscoveredFile(stream, path, modified, status.st_size)
+    return DiscoveredFile(stream, path, modified, status.st_size, status.st_ino)
 
 
 def arrived_at(file: DiscoveredFile) -> float:

@@ -5,6 +5,7 @@ from moirae.live.sources.discovery.changed_files import ChangedFiles
 from moirae.live.sources.discovery.folders import FolderDiscovery
 from moirae.live.sources.discovery.objects import ObjectDiscovery
 from moirae.live.sources.discovery.recorded_versions import RecordedVersions
+from moirae.live.sources.discovery.renamed_files import RenamedFiles
 
 __all__ = [
     "ChangedFiles",
@@ -12,4 +13,5 @@ __all__ = [
     "FolderDiscovery",
     "ObjectDiscovery",
     "RecordedVersions",
+    "RenamedFiles",
 ]

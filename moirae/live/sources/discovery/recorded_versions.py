@@ -66,7 +66,7 @@ class RecordedVersions:
             self._is_reported = True
             _LOG.warning(
                 "the source rewrites files that were read: they are read again, and rows that are "
-                "archived are duplicates; set `tail: true` where files only grow",
+                "archived are duplicates; where files only grow, set `tail: true` and `after: keep`",
                 action="file_rewritten",
                 stream=self._stream,
                 name=name,
