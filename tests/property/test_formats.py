@@ -109,6 +109,74 @@ def test_records_of_one_shape_without_some_values_are_decoded_as_one_by_one(
     assert_same(schema, RecordReading(JSONL), list(map(orjson.dumps, rows)))
 
 
+SPARSE_SCHEMA = declare(
+    {"unit": "string", "host": "string", "n": "bigint", "object": "string"},
+    {"unit": ("UNIT", "_UNIT", "o.unit"), "host": ("o.host.name",), "object": ("object",)},
+)
+sparse_objects = st.fixed_dictionaries(
+    {"ts": st.just("2026-01-01T00:00:00Z")},
+    optional={
+        "UNIT": st.sampled_from(["a", 'q"', "2026-01-01"]),
+        "_UNIT": st.sampled_from(["b", "2026-01-01T00:00:00Z", "ends,"]),
+        "n": st.integers(-3, 3),
+        "extra": st.sampled_from(["x,", "2026-01-01"]),
+        "more": st.booleans(),
+        "object": st.fixed_dictionaries({}, optional={"a": st.integers(0, 3), "l": st.just([])}),
+        "list": st.lists(st.fixed_dictionaries({}, optional={"z": st.just("2026-01-01")})),
+        "o": st.fixed_dictionaries(
+            {},
+            optional={
+                "host": st.fixed_dictionaries(
+                    {}, optional={"name": st.just("h"), "id": st.just(1)}
+                ),
+                "id": st.integers(0, 9),
+            },
+        ),
+    },
+)
+
+
+@given(st.lists(sparse_objects, min_size=1, max_size=8), st.sampled_from([None, "UNIT", "extra"]))
+def test_records_with_different_fields_are_decoded_as_one_by_one(
+    rows: list[dict[str, Any]], null: str | None
+) -> None:
+    if null is not None:
+        rows[-1][null] = None
+    assert_same(SPARSE_SCHEMA, RecordReading(JSONL), list(map(orjson.dumps, rows)))
+
+
+@given(st.lists(sparse_objects, min_size=1, max_size=8), st.integers(0, 8))
+def test_a_few_records_with_nulls_are_decoded_as_one_by_one(
+    rows: list[dict[str, Any]], position: int
+) -> None:
+    lines = [orjson.dumps(row) for row in rows for _ in range(4)]
+    lines.insert(position, TIME + b'"UNIT":null,"extra":null,"o":{"host":null}}')
+    assert_same(SPARSE_SCHEMA, RecordReading(JSONL), lines)
+
+
+JOURNAL = [
+    {"UNIT": "x.service", "_UNIT": "init.scope", "o": {"id": 1}},
+    {"_UNIT": "ssh.service", "extra": 'say "hi"', "time": "2026-01-01"},
+    {"o": {"host": {"name": "h"}}, "list": []},
+    {"n": 5},
+]
+
+
+def test_records_with_different_fields_are_read_as_a_block() -> None:
+    rows = [{"ts": "2026-01-01T00:00:00Z", **row} for row in JOURNAL]
+    lines = list(map(orjson.dumps, rows))
+    table = read_json_block(SPARSE_SCHEMA, RecordReading(JSONL), lines)
+    assert table is not None
+    assert table["unit"].to_pylist() == ["x.service", "ssh.service", None, None]
+    assert table["host"].to_pylist() == [None, None, "h", None]
+    assert table["_extra"].to_pylist() == [
+        '{"_UNIT":"init.scope","o":{"id":1}}',
+        '{"extra":"say \\"hi\\"","time":"2026-01-01"}',
+        '{"list":[]}',
+        None,
+    ]
+
+
 TIME = b'{"ts":"2026-01-01T00:00:00Z",'
 WITHOUT_SOME_FIELDS = [
     [TIME + b'"o":{"a":1,"b":2}}', TIME + b'"o":{"a":1}}'],

@@ -20,12 +20,17 @@ _FIRST_DAY = -719_162  # 0001-01-01, the first date of Python, in days since 197
 
 
 def convert_columns(
-    schema: StreamSchema, reading: RecordReading, values: Mapping[str, pa.Array], length: int
+    schema: StreamSchema,
+    reading: RecordReading,
+    values: Mapping[str, pa.Array],
+    length: int,
+    *,
+    is_sparse: bool = False,
 ) -> dict[str, pa.Array] | None:
     """The declared columns in their types; None if a value is invalid or could be another.
 
     `values`: by column, unless no record has it; they have the types of values in JSON, or are
-    texts.
+    texts. `is_sparse`: see `to_json_texts`.
     """
     columns: dict[str, pa.Array] = {}
     for name, kind in schema.columns.items():
@@ -36,7 +41,8 @@ def convert_columns(
             if kind == "timestamp":
                 column = _convert_times(values[name], time_reader(schema, name, reading))
             else:
-                column = _convert(_with_decimal_points(values[name], kind, reading), kind)
+                plain = _with_decimal_points(values[name], kind, reading)
+                column = _convert(plain, kind, is_sparse=is_sparse)
         except pa.ArrowInvalid:
             return None
         if column is None:
@@ -63,68 +69,89 @@ def _with_decimal_points(values: pa.Array, kind: str, reading: RecordReading) ->
     return pc.replace_substring(values, decimal, ".")
 
 
-def extra_column(fields: Mapping[str, pa.Array], length: int) -> pa.Array | None:
+def extra_column(
+    fields: Mapping[str, pa.Array], length: int, *, is_sparse: bool = False
+) -> pa.Array | None:
     """The column `_extra`: undeclared fields as JSON objects with sorted keys.
 
-    None if a value has no text that is the same for the line decoder.
+    None if a value has no text that is the same for the line decoder. `is_sparse`: see
+    `to_json_texts`.
     """
     if not fields:
         return pa.nulls(length, pa.string())
-    return _object_to_json(fields)
+    objects = _object_to_json(fields, length, is_sparse=is_sparse)
+    if objects is None or not is_sparse:
+        return objects
+    return pc.if_else(pc.equal(objects, "{}"), None, objects)
 
 
-def sparse_extra_column(fields: Mapping[str, pa.Array], length: int) -> pa.Array:
-    """The column `_extra` of records that do not have the fields that are null."""
-    parts: list[Any] = []
+def _object_to_json(
+    fields: Mapping[str, pa.Array], length: int, *, is_sparse: bool
+) -> pa.Array | None:
+    parts: list[Any] = ["{"]
+    has_field = False  # each object has one of those before
     for name in sorted(fields):
-        if fields[name].null_count == length:
+        values = fields[name]
+        if is_sparse and values.null_count == length:
             continue
-        text = pc.binary_join_element_wise(
-            f",{orjson.dumps(name).decode()}:", _text_to_json(fields[name]), ""
-        )
-        parts.append(pc.fill_null(text, ""))
-    if not parts:
-        return pa.nulls(length, pa.string())
-    joined = pc.binary_join_element_wise(*parts, "")
-    objects = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(joined, 1), "}", "")
-    return pc.if_else(pc.equal(joined, ""), None, objects)
-
-
-def _object_to_json(fields: Mapping[str, pa.Array]) -> pa.Array | None:
-    parts: list[Any] = []
-    for name in sorted(fields):
-        separator = "," if parts else "{"
-        text = to_json_texts(fields[name])
+        text = to_json_texts(values, is_sparse=is_sparse)
         if text is None:
             return None
-        parts += [f"{separator}{orjson.dumps(name).decode()}:", text]
-    return pc.binary_join_element_wise(*parts, "}", "")
+        before, after = f"{orjson.dumps(name).decode()}:", ""
+        if has_field:
+            before = f",{before}"
+        elif is_sparse and values.null_count:
+            after = ","
+        else:
+            has_field = True
+        if is_sparse and values.null_count:
+            parts.append(pc.fill_null(pc.binary_join_element_wise(before, text, after, ""), ""))
+        else:
+            parts += [before, text]
+    if has_field or len(parts) == 1:
+        joined = pc.binary_join_element_wise(*parts, "}", pa.scalar("", pa.string()))
+        return joined if len(parts) > 1 else pa.array(["{}"] * length, pa.string())
+    joined = pc.binary_join_element_wise(*parts, "")
+    return pc.binary_join_element_wise(pc.utf8_rtrim(joined, ","), "}", "")
 
 
-def to_json_texts(values: pa.Array) -> pa.Array | None:
-    """Values as JSON, with sorted keys; None: not as the line decoder writes them."""
+def to_json_texts(values: pa.Array, *, is_sparse: bool = False) -> pa.Array | None:
+    """Values as JSON, with sorted keys; None: not as the line decoder writes them.
+
+    `is_sparse`: what is null has no text, and is left out of objects.
+    """
     kind = values.type
-    if pa.types.is_struct(kind):
-        if values.null_count:
+    if pa.types.is_floating(kind):
+        return None
+    if pa.types.is_nested(kind):
+        if not is_sparse and values.null_count:
             return None
-        names = [kind.field(index).name for index in range(kind.num_fields)]
-        if not names:
-            return pa.array(["{}"] * len(values), pa.string())
-        return _object_to_json({name: values.field(name) for name in names})
-    if pa.types.is_list(kind):
-        elements = to_json_texts(values.flatten())
-        if values.null_count or values.flatten().null_count or elements is None:
-            return None
-        texts = pa.ListArray.from_arrays(_offsets(values), elements)
-        return pc.binary_join_element_wise("[", pc.binary_join(texts, ","), "]", "")
-    if not pa.types.is_string(kind):
-        return pc.fill_null(values.cast(pa.string()), "null")
-    return pc.fill_null(_text_to_json(values), "null")
+        write = _object_texts if pa.types.is_struct(kind) else _list_texts
+        texts = write(values, is_sparse=is_sparse)
+        if texts is None or not values.null_count:
+            return texts
+        return pc.if_else(values.is_valid(), texts, None)
+    texts = _text_to_json(values) if pa.types.is_string(kind) else values.cast(pa.string())
+    return texts if is_sparse else pc.fill_null(texts, "null")
+
+
+def _object_texts(values: pa.StructArray, *, is_sparse: bool) -> pa.Array | None:
+    names = [field.name for field in values.type]
+    fields = dict(zip(names, values.flatten(), strict=True))
+    return _object_to_json(fields, len(values), is_sparse=is_sparse)
+
+
+def _list_texts(values: pa.ListArray, *, is_sparse: bool) -> pa.Array | None:
+    elements = to_json_texts(values.flatten(), is_sparse=is_sparse)
+    if elements is None or values.flatten().null_count:
+        return None
+    texts = pa.ListArray.from_arrays(_offsets(values), elements)
+    return pc.binary_join_element_wise("[", pc.binary_join(texts, ","), "]", "")
 
 
 def _offsets(values: pa.ListArray) -> pa.Array:
     """Where the elements of each list begin among those of all."""
-    lengths = pc.list_value_length(values).to_numpy()
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
@@ -140,7 +167,7 @@ def _text_to_json(values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', values, '"', "")
 
 
-def _convert(values: pa.Array | None, kind: str) -> pa.Array | None:
+def _convert(values: pa.Array | None, kind: str, *, is_sparse: bool) -> pa.Array | None:
     if values is None:
         return None
     if values.null_count == len(values):
@@ -148,7 +175,7 @@ def _convert(values: pa.Array | None, kind: str) -> pa.Array | None:
     if pa.types.is_string(values.type):
         return _FROM_TEXTS[kind](values)
     if pa.types.is_nested(values.type):
-        return to_json_texts(values) if kind == "string" else None
+        return to_json_texts(values, is_sparse=is_sparse) if kind == "string" else None
     if not pa.types.is_floating(values.type):
         return values.cast(ARROW_TYPES[kind])
     return values if _is_json(values) else None

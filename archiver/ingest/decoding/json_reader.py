@@ -5,18 +5,20 @@ lines, and numbers that are not JSON; it does not verify the encoding, and deep 
 stack. Such texts are declined before it sees them. What it refuses is declined, too.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from archiver.delta import StreamSchema
-from archiver.formats import MISSING, RecordReading, find_value, locate, parse_path
+from archiver.formats import MISSING, RecordReading, find_value, parse_path
 from archiver.ingest.decoding.column_values import convert_columns, extra_column
+from archiver.ingest.decoding.line_decoder import decode_lines
 from archiver.ingest.decoding.records import MAX_LINE_BYTES
 
 # A block is read as a whole: the reader divides longer texts.
@@ -38,8 +40,11 @@ _READ_TYPES: Mapping[str, Mapping[type, pa.DataType]] = {
     "timestamp": _NUMBER_TYPES,
 }
 _UNDECLARED_TYPES = _READ_TYPES["string"]
-# So many records are searched for values of the fields that are null in the first one.
+# So many records are searched for values of the fields that the first one does not have.
 _MAX_SEARCHED = 50
+_MAX_BLANKS = 16  # before a null that is looked at
+# Of the lines of a block, those that are decoded one by one.
+_MAX_NULL_SHARE = 0.25
 _EXACT_TIME_TYPES = {str: pa.string(), int: pa.int64()}
 
 
@@ -50,13 +55,46 @@ def read_json_block(
     text = b"\n".join(lines)
     if not _is_one_object_per_line(text, lines) or not _is_utf8(text):
         return None
-    record = _sample_record(lines)
-    shape = None if record is None else _choose_shape(schema, record)
-    if shape is None:
+    records = _sample_records(lines)
+    if not records:
         return None
-    options = pyarrow.json.ParseOptions(
-        explicit_schema=pa.schema(list(shape.types.items())), unexpected_field_behavior="error"
-    )
+    is_sparse = not _has_null(text)
+    if not is_sparse and any(record.keys() != records[0].keys() for record in records):
+        return _read_apart(schema, reading, lines)
+    expected = _choose_types(schema, records)
+    if expected is None:
+        return None
+    rows = _read_rows(text, pa.schema(list(expected.items())))
+    if rows is None or len(rows) != len(lines):
+        return None
+    fields = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for field in _read_fields(schema):
+        if not _is_unambiguous(field, fields, expected):
+            return None
+    table = _to_table(schema, reading, fields, lines, is_sparse=is_sparse)
+    return _read_apart(schema, reading, lines) if table is None and not is_sparse else table
+
+
+def _read_apart(
+    schema: StreamSchema, reading: RecordReading, lines: Sequence[bytes]
+) -> pa.Table | None:
+    """The rows of the lines, of which a few have nulls: these are decoded one by one."""
+    positions: dict[bool, list[int]] = {True: [], False: []}
+    for position, line in enumerate(lines):
+        positions[not _has_null(line)].append(position)
+    if not 0 < len(positions[False]) <= len(lines) * _MAX_NULL_SHARE:
+        return None
+    table = read_json_block(schema, reading, [lines[position] for position in positions[True]])
+    others = decode_lines(schema, reading, [lines[position] for position in positions[False]], 0)
+    if table is None or others.refused_lines:
+        return None
+    order = np.argsort([*positions[True], *positions[False]])
+    return pa.concat_tables([table, others.table]).take(pa.array(order)).combine_chunks()
+
+
+def _read_rows(text: bytes, expected: pa.Schema) -> pa.RecordBatch | None:
+    """Lines as a table; None if Arrow refuses one. Fields that are not expected come last."""
+    options = pyarrow.json.ParseOptions(explicit_schema=expected, unexpected_field_behavior="infer")
     try:
         # With less overhead than `read_json`.
         rows = pyarrow.json.open_json(
@@ -64,68 +102,88 @@ def read_json_block(
         ).read_next_batch()
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
-    if len(rows) != len(lines):
-        return None
-    fields: dict[str, pa.Array] = {name: rows.column(name) for name in shape.types}
-    return _to_table(schema, reading, fields, shape, lines)
+    with_texts = pa.schema([(field.name, _with_texts(field.type)) for field in rows.schema])
+    return rows if with_texts.equals(rows.schema) else _read_rows(text, with_texts)
+
+
+def _with_texts(kind: pa.DataType, *, is_element: bool = False) -> pa.DataType:
+    """A type in which texts that look like times are texts, and so is what is null in arrays.
+
+    Arrow's reader makes invalid arrays of nulls.
+    """
+    if pa.types.is_timestamp(kind) or (is_element and pa.types.is_null(kind)):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_with_texts(kind.value_type, is_element=True))
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _with_texts(f.type, is_element=is_element)) for f in kind])
+    return kind
 
 
 def _to_table(
     schema: StreamSchema,
     reading: RecordReading,
     fields: Mapping[str, pa.Array],
-    shape: "_Shape",
     lines: Sequence[bytes],
+    *,
+    is_sparse: bool,
 ) -> pa.Table | None:
+    """`is_sparse`: no value in the lines is null; what is null here is not in its record."""
     values: dict[str, pa.Array] = {}
-    for name, field in shape.fields.items():
-        value = _find_field(fields, field)
-        if value is None:
+    unread = dict(fields)
+    read_fields = list(schema.time_reading.parts)
+    for name in _columns_of_fields(schema):
+        candidates = schema.fields_of(name)
+        present = [field for field in candidates if _leads_to_field(fields, field)]
+        found = [_find_field(fields, field) for field in present or candidates[:1]]
+        if any(value.type != found[0].type for value in found):
             return None
-        values[name] = value
+        values[name] = pc.coalesce(*found)
+        read_fields += present[:1]
+        if len(present) > 1:
+            if not is_sparse or not fields.keys() >= set(present):
+                return None
+            is_read = found[0].is_valid()
+            for field, value in zip(present[1:], found[1:], strict=True):
+                unread[field] = pc.if_else(is_read, unread[field], None)
+                is_read = pc.or_(is_read, value.is_valid())
     if schema.time_reading.parts:
         parts = [_find_field(fields, part) for part in schema.time_reading.parts]
-        if any(part is None or not pa.types.is_string(part.type) for part in parts):
+        if not all(pa.types.is_string(part.type) for part in parts):
             return None
         values[schema.time] = pc.binary_join_element_wise(*parts, " ")
-    columns = convert_columns(schema, reading, values, len(lines))
+    undeclared = _without_fields(unread, read_fields, lines, is_sparse=is_sparse)
+    if undeclared is None:
+        return None
+    if not is_sparse:
+        nested = [value for value in values.values() if pa.types.is_nested(value.type)]
+        written = [pa.StructArray.from_arrays(list(undeclared.values()), list(undeclared)), *nested]
+        if not all(_are_nulls_written(value, lines) for value in written):
+            return None
+    columns = convert_columns(schema, reading, values, len(lines), is_sparse=is_sparse)
     if columns is None:
         return None
-    undeclared = _without_fields(fields, [*shape.fields.values(), *schema.time_reading.parts])
-    nested = [value for value in values.values() if pa.types.is_nested(value.type)]
-    written = [pa.StructArray.from_arrays(list(undeclared.values()), list(undeclared)), *nested]
-    if not all(_has_null_fields(value, lines) for value in written):
-        return None
-    extra = extra_column(undeclared, len(lines))
+    extra = extra_column(undeclared, len(lines), is_sparse=is_sparse)
     return None if extra is None else pa.table({**columns, "_extra": extra})
 
 
-def _has_null_fields(value: pa.Array, lines: Sequence[bytes]) -> bool:
-    """Whether the fields that are null in a value are in each line.
+def _are_nulls_written(value: pa.Array, lines: Sequence[bytes]) -> bool:
+    """Whether each field that is null in a value is in each line. `lines`: empty inside of arrays.
 
     A field that is missing is not written as JSON. To Arrow's reader it is null.
     """
     if pa.types.is_list(value.type):
-        return not _has_nulls(value.flatten())
+        elements = value.flatten()
+        return not elements.null_count and _are_nulls_written(elements, ())
     if not pa.types.is_struct(value.type):
         return True
-    for index in range(value.type.num_fields):
+    for index, field in enumerate(value.type):
         inner = value.field(index)
-        if inner.null_count and not _are_fields_of(value.type.field(index).name, lines):
+        if inner.null_count and not (lines and _are_fields_of(field.name, lines)):
             return False
-        if not _has_null_fields(inner, lines):
+        if not _are_nulls_written(inner, lines):
             return False
     return True
-
-
-def _has_nulls(value: pa.Array) -> bool:
-    """Whether an element, or a field inside one, is null."""
-    if pa.types.is_list(value.type):
-        return bool(value.null_count) or _has_nulls(value.flatten())
-    if pa.types.is_struct(value.type):
-        fields = [value.field(index) for index in range(value.type.num_fields)]
-        return bool(value.null_count) or any(map(_has_nulls, fields))
-    return bool(value.null_count)
 
 
 def _are_fields_of(name: str, lines: Sequence[bytes]) -> bool:
@@ -157,6 +215,17 @@ def _is_one_object_per_line(text: bytes, lines: Sequence[bytes]) -> bool:
     )
 
 
+def _has_null(text: bytes) -> bool:
+    """Whether a value is null, or a part of a text looks so."""
+    position = text.find(b"null")
+    while position >= 0:
+        before = text[max(0, position - _MAX_BLANKS) : position].rstrip()
+        if not before or before.endswith((b":", b",", b"[")):
+            return True
+        position = text.find(b"null", position + 1)
+    return False
+
+
 def _is_utf8(text: bytes) -> bool:
     if text.isascii():
         return True
@@ -167,56 +236,83 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """How the records of a block are read: Arrow's types by field, and the field of each column."""
-
-    types: Mapping[str, pa.DataType]
-    fields: Mapping[str, str]
-
-
-def _sample_record(lines: Sequence[bytes]) -> dict[str, Any] | None:
-    """The first record, with values of later ones where it is null; None: some are no JSON."""
+def _sample_records(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The first records; none if some are no JSON."""
     try:
-        record: dict[str, Any] = orjson.loads(lines[0])
-        if b"null" in lines[0]:
-            for line in lines[1:_MAX_SEARCHED]:
-                _fill_nulls(record, orjson.loads(line))
+        return [orjson.loads(line) for line in lines[:_MAX_SEARCHED]]
     except orjson.JSONDecodeError:
-        return None
-    return record
+        return []
 
 
-def _fill_nulls(record: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in record.items():
-        if value is None:
-            record[name] = other.get(name)
-        elif isinstance(value, dict) and isinstance(other.get(name), dict):
-            _fill_nulls(value, other[name])
+def _add_values(record: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Add the values of another record where a record has none."""
+    for name, value in other.items():
+        present = record.get(name)
+        if present is None:
+            record[name] = value
+        elif isinstance(present, dict) and isinstance(value, dict):
+            _add_values(present, value)
 
 
-def _choose_shape(schema: StreamSchema, record: Mapping[str, Any]) -> _Shape | None:
-    """The shape of a record; None if Arrow has no type for a value of it."""
-    fields: dict[str, str] = {}
+def _columns_of_fields(schema: StreamSchema) -> list[str]:
+    """The columns without a time that is in several fields."""
+    has_parts = bool(schema.time_reading.parts)
+    return [name for name in schema.columns if not (has_parts and name == schema.time)]
+
+
+def _read_fields(schema: StreamSchema) -> list[str]:
+    """All fields that columns may be read from."""
+    fields = list(schema.time_reading.parts)
+    for name in _columns_of_fields(schema):
+        fields += schema.fields_of(name)
+    return fields
+
+
+def _choose_types(
+    schema: StreamSchema, records: Sequence[dict[str, Any]]
+) -> dict[str, pa.DataType] | None:
+    """Arrow's types of the fields of records like some; None if it has none for a column."""
+    record: dict[str, Any] = {}
+    for other in records:
+        _add_values(record, other)
     read_types: dict[str, pa.DataType] = {}
-    for name, kind in schema.columns.items():
-        if name == schema.time and schema.time_reading.parts:
-            continue
-        candidates = schema.fields_of(name)
-        present = [field for field in candidates if find_value(record, field) is not MISSING]
-        if len(candidates) > 1 and len(present) > 1:
-            return None  # another record may have only the second one
-        field = present[0] if present else candidates[0]
-        if locate(record, field) not in (None, (field,), parse_path(field)):
-            return None  # a name inside has dots
-        value = find_value(record, field)
-        types = _types_of(schema, name, kind)
-        read_type = _read_type(types, None if value is MISSING else value)
-        if read_type is None or read_types.setdefault(field, read_type) != read_type:
-            return None  # two columns read one field as different types, or no type fits
-        fields[name] = field
-    types_by_field = _to_types(record, read_types)
-    return None if types_by_field is None else _Shape(types_by_field, fields)
+    for name in _columns_of_fields(schema):
+        types = _types_of(schema, name, schema.columns[name])
+        for field in schema.fields_of(name):
+            value = find_value(record, field)
+            read_type = _read_type(types, None if value is MISSING else value)
+            if read_type is None or read_types.setdefault(field, read_type) != read_type:
+                return None  # two columns read one field as different types, or no type fits
+    return _to_types(record, read_types)
+
+
+def _is_unambiguous(
+    field: str, fields: Mapping[str, pa.Array], expected: Mapping[str, pa.DataType]
+) -> bool:
+    """Whether a field is at one place in all records that have it, and was read as expected."""
+    steps = parse_path(field)
+    if len(steps) == 1:
+        return True
+    is_inside = steps[0] in fields
+    if field in fields:
+        return field in expected and not is_inside
+    if any(not isinstance(step, str) for step in steps):
+        return not is_inside
+    if any("." in name and field.startswith(f"{name}.") for name in fields):
+        return False  # a name has dots
+    if not is_inside:
+        return True
+    kind = fields[str(steps[0])].type
+    if _has_dotted_names(kind):
+        return False
+    expected_kind = expected.get(str(steps[0]), pa.null())
+    return _has_path(expected_kind, steps[1:]) or not _has_path(kind, steps[1:])
+
+
+def _has_dotted_names(kind: pa.DataType) -> bool:
+    if not pa.types.is_struct(kind):
+        return False
+    return any("." in field.name or _has_dotted_names(field.type) for field in kind)
 
 
 def _types_of(schema: StreamSchema, name: str, kind: str) -> Mapping[type, pa.DataType]:
@@ -236,15 +332,18 @@ def _read_type(types: Mapping[type, pa.DataType], value: Any) -> pa.DataType | N
 def _to_types(
     record: Mapping[str, Any], read_types: Mapping[str, pa.DataType]
 ) -> dict[str, pa.DataType] | None:
-    """The types of all fields of a record, and of the fields to be read that it does not have."""
+    """The types of the fields of a record, and of the fields to be read that it does not have.
+
+    Fields whose type is not known have none: it is inferred.
+    """
     types: dict[str, pa.DataType] = {}
     inner: dict[str, dict[str, pa.DataType]] = {}
     for field, read_type in read_types.items():
         steps = parse_path(field)
-        if field in record or len(steps) == 1 or find_value(record, field) is MISSING:
-            if field not in record and find_value(record, field) is MISSING and len(steps) > 1:
-                continue  # another record may have it: then it is unexpected
+        if field in record or len(steps) == 1:
             types[field] = read_type
+        elif find_value(record, field) is MISSING:
+            continue  # another record may have it
         elif isinstance(steps[0], str) and len(steps) == len(tuple(filter(_is_name, steps))):
             inner.setdefault(steps[0], {})[".".join(map(str, steps[1:]))] = read_type
         else:
@@ -254,16 +353,16 @@ def _to_types(
             if name in inner:
                 return None
             continue
+        value_type = _undeclared_type(value)
         if name in inner:
+            if not isinstance(value, dict):
+                return None
             inner_types = _to_types(value, inner[name])
             if inner_types is None:
                 return None
-            types[name] = pa.struct(list(inner_types.items()))
-            continue
-        value_type = _undeclared_type(value)
-        if value_type is None:
-            return None
-        types[name] = value_type
+            value_type = pa.struct(list(inner_types.items()))
+        if value_type is not None:
+            types[name] = value_type
     return types
 
 
@@ -272,46 +371,23 @@ def _is_name(step: str | int) -> bool:
 
 
 def _undeclared_type(value: Any) -> pa.DataType | None:
-    """The type of a value that can be written as JSON again."""
-    if value is None:
-        return pa.null()
+    """The type of a value that can be written as JSON again, as far as it is known."""
     if isinstance(value, dict):
         types = {name: _undeclared_type(inner) for name, inner in value.items()}
-        if any(kind is None for kind in types.values()):
-            return None
-        return pa.struct(list(types.items()))
+        return pa.struct([(name, kind) for name, kind in types.items() if kind is not None])
     if isinstance(value, list):
         kinds = {_undeclared_type(inner) for inner in value}
-        if len(kinds) != 1 or None in kinds or _has_null_type(*kinds):
-            return None
-        return pa.list_(*kinds)
+        return pa.list_(*kinds) if len(kinds) == 1 and None not in kinds else None
     return _UNDECLARED_TYPES.get(type(value))
 
 
-def _has_null_type(kind: pa.DataType) -> bool:
-    """Whether values of a type may only be null, or have such fields or elements."""
-    inner = [kind.field(index).type for index in range(kind.num_fields)]
-    return pa.types.is_null(kind) or any(map(_has_null_type, inner))
+def _leads_to_field(fields: Mapping[str, pa.Array], field: str) -> bool:
+    """Whether some records may have a field."""
+    first, *steps = parse_path(field)
+    return field in fields or (first in fields and _has_path(fields[str(first)].type, steps))
 
 
-def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array | None:
-    """The values of a field, which may be inside others; None if some records may lack it."""
-    if field in fields:
-        return fields[field]
-    steps = parse_path(field)
-    if len(steps) == 1 or steps[0] not in fields:
-        return pa.nulls(len(next(iter(fields.values()))), pa.string())
-    values = fields[str(steps[0])]
-    for step in steps[1:]:
-        if values.null_count or pa.types.is_list(values.type):
-            return None
-        if not _leads_to_field(values.type, [step]):
-            return pa.nulls(len(values), pa.string())  # no record has more fields than the first
-        values = values.field(str(step))
-    return None if values.null_count else values
-
-
-def _leads_to_field(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
+def _has_path(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
     """Whether objects of a type have a field at a path."""
     for step in steps:
         if not pa.types.is_struct(kind) or kind.get_field_index(str(step)) < 0:
@@ -320,20 +396,51 @@ def _leads_to_field(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
     return True
 
 
+def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array:
+    """The values of a field, which may be inside others; null where a record has none."""
+    if field in fields:
+        return fields[field]
+    if not _leads_to_field(fields, field):
+        return pa.nulls(len(next(iter(fields.values()))), pa.string())
+    first, *steps = parse_path(field)
+    return pc.struct_field(fields[str(first)], list(map(str, steps)))
+
+
 def _without_fields(
-    fields: Mapping[str, pa.Array], read_fields: Sequence[str]
-) -> dict[str, pa.Array]:
-    """The fields that no column reads; objects of which nothing remains are left out."""
+    fields: Mapping[str, pa.Array],
+    read_fields: Sequence[str],
+    lines: Sequence[bytes],
+    *,
+    is_sparse: bool,
+) -> dict[str, pa.Array] | None:
+    """The fields that no column reads; objects of which nothing remains are left out.
+
+    None if it is not known whether an object was empty before. `is_sparse`: see `_to_table`.
+    """
     rest = {name: values for name, values in fields.items() if name not in read_fields}
+    inner_fields: dict[str, list[str]] = {}
     for field in read_fields:
-        steps = parse_path(field)
-        name = str(steps[0])
-        is_inside = field not in fields and len(steps) > 1 and name in rest
-        if is_inside and _leads_to_field(rest[name].type, steps[1:]):
-            values = rest.pop(name)
-            names = [values.type.field(index).name for index in range(values.type.num_fields)]
-            inner = {inner_name: values.field(inner_name) for inner_name in names}
-            remaining = _without_fields(inner, [".".join(map(str, steps[1:]))])
-            if remaining:
-                rest[name] = pa.StructArray.from_arrays(list(remaining.values()), list(remaining))
+        name, *steps = map(str, parse_path(field))
+        if field not in fields and steps and _leads_to_field(fields, field):
+            inner_fields.setdefault(name, []).append(".".join(steps))
+    for name, paths in inner_fields.items():
+        values = rest.pop(name)
+        inner = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        remaining = _without_fields(inner, paths, lines, is_sparse=is_sparse)
+        if is_sparse:
+            is_known = pc.all(pc.or_(values.is_null(), _has_any(inner.values()))).as_py()
+        else:
+            is_known = not values.null_count and _are_nulls_written(values, lines)
+        if remaining is None or not is_known:
+            return None
+        if remaining:
+            is_left_out = pc.invert(_has_any(remaining.values())) if is_sparse else None
+            rest[name] = pa.StructArray.from_arrays(
+                list(remaining.values()), list(remaining), mask=is_left_out
+            )
     return rest
+
+
+def _has_any(values: Iterable[pa.Array]) -> pa.Array:
+    """Whether one of some values is not null, by row."""
+    return reduce(pc.or_, [value.is_valid() for value in values])

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.formats import RecordReading, is_path
-from archiver.ingest.decoding.column_values import convert_columns, sparse_extra_column
+from archiver.ingest.decoding.column_values import convert_columns, extra_column
 from archiver.ingest.decoding.records import MAX_LINE_BYTES, MAX_RECORD_LINES
 from archiver.ingest.decoding.text_reader import read_texts
 from archiver.times import duration_to_micros
@@ -46,7 +46,8 @@ def read_text_block(
     if converted is None:
         return None
     undeclared = {name: column for name, column in columns.items() if name not in read_fields}
-    return pa.table({**converted, "_extra": sparse_extra_column(undeclared, len(lines))})
+    extra = extra_column(undeclared, len(lines), is_sparse=True)
+    return pa.table({**converted, "_extra": extra})
 
 
 def _has_many_lines(record: bytes) -> bool:

@@ -179,7 +179,9 @@ def test_files_have_time_and_size(tmp_path: Path, ledger: _Ledger) -> None:
     (tmp_path / "in" / ".2.csv").touch()
     pattern = str(tmp_path / "home" / ".." / "in" / "*.csv")
     discovery = FolderDiscovery("s", pattern, tmp_path, ledger.find_archived)
-    assert discovery.find_new() == [DiscoveredFile("s", path, 1_767_225_600_250_000, 3, path.stat().st_ino)]
+    assert discovery.find_new() == [
+        DiscoveredFile("s", path, 1_767_225_600_250_000, 3, path.stat().st_ino)
+    ]
     assert "in/1.csv" in ledger.requested
 
 
