@@ -46,8 +46,10 @@ class UnitRegistry:
         files: dict[str, OpenedFileRow] = {}
         for unit in units:
             if unit.partition is None:
-                place = None if unit.stamp is None else unit.place
-                files.setdefault(unit.name, OpenedFileRow(unit.name, place, unit.stamp))
+                row = OpenedFileRow(unit.name)
+                if unit.stamp is not None:
+                    row = OpenedFileRow(unit.name, unit.place, unit.stamp)
+                files.setdefault(unit.name, row)
         opened = self._units.open_files(stream, list(files.values()), clock=at) if files else {}
         for unit in units:
             if unit.partition is not None:

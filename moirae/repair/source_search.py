@@ -82,8 +82,8 @@ class RecordSearch:
         for name in (_first_name(unit), *unit.names):
             for path in self._list_candidates(source, name):
                 if _is_version(path, unit):
-                    place = unit.place or name
-                    return _whole_file(unit.stream, place, source.record_format, path)
+                    first_name = unit.place or name
+                    return _whole_file(unit.stream, first_name, source.record_format, path)
         return None
 
     def list_all(self, stream: str) -> list[PresentRecords]:

@@ -85,11 +85,11 @@ def _read_apart(
     if not 0 < len(positions[False]) <= len(lines) * _MAX_NULL_SHARE:
         return None
     table = read_json_block(schema, reading, [lines[position] for position in positions[True]])
-    others = decode_lines(schema, reading, [lines[position] for position in positions[False]], 0)
-    if table is None or others.refused_lines:
+    null_rows = decode_lines(schema, reading, [lines[position] for position in positions[False]], 0)
+    if table is None or null_rows.refused_lines:
         return None
     order = np.argsort([*positions[True], *positions[False]])
-    return pa.concat_tables([table, others.table]).take(pa.array(order)).combine_chunks()
+    return pa.concat_tables([table, null_rows.table]).take(pa.array(order)).combine_chunks()
 
 
 def _read_rows(text: bytes, expected: pa.Schema) -> pa.RecordBatch | None:
@@ -135,16 +135,16 @@ def _to_table(
     for name in _columns_of_fields(schema):
         candidates = schema.fields_of(name)
         present = [field for field in candidates if _leads_to_field(fields, field)]
-        found = [_find_field(fields, field) for field in present or candidates[:1]]
-        if any(value.type != found[0].type for value in found):
+        candidate_values = [_find_field(fields, field) for field in present or candidates[:1]]
+        if any(value.type != candidate_values[0].type for value in candidate_values):
             return None
-        values[name] = pc.coalesce(*found)
+        values[name] = pc.coalesce(*candidate_values)
         read_fields += present[:1]
         if len(present) > 1:
             if not is_sparse or not fields.keys() >= set(present):
                 return None
-            is_read = found[0].is_valid()
-            for field, value in zip(present[1:], found[1:], strict=True):
+            is_read = candidate_values[0].is_valid()
+            for field, value in zip(present[1:], candidate_values[1:], strict=True):
                 unread[field] = pc.if_else(is_read, unread[field], None)
                 is_read = pc.or_(is_read, value.is_valid())
     if schema.time_reading.parts:
@@ -397,7 +397,7 @@ def _has_path(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
 
 
 def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array:
-    """The values of a field, which may be inside others; null where a record has none."""
+    """The values of a field, which may be inside null_rows; null where a record has none."""
     if field in fields:
         return fields[field]
     if not _leads_to_field(fields, field):

@@ -234,9 +234,9 @@ class FileInput(UnitSource):
             else:
                 self._present.append(replace(current, reading=file.reading))
         for stream, renamed_files in self._renamed_files.items():
-            own = [file for file in self._present if file.stream == stream]
-            others = [file for file in self._present if file.stream != stream]
-            self._present = [*others, *renamed_files.find_places(own)]
+            stream_files = [file for file in self._present if file.stream == stream]
+            self._present = [file for file in self._present if file.stream != stream]
+            self._present += renamed_files.find_places(stream_files)
         self._forget(self._make_units(missing))
         return self._make_units(self._present)
 

@@ -29,17 +29,19 @@ class RenamedFiles:
 
     def find_places(self, files: Sequence[DiscoveredFile]) -> list[DiscoveredFile]:
         """The files with their places, in order."""
-        places = self._list_places([file.stamp for file in files]) if files else {}
-        placed: list[DiscoveredFile] = []
+        names_by_stamp: Mapping[str, str] = {}
+        if files:
+            names_by_stamp = self._list_places([file.stamp for file in files])
+        identified: list[DiscoveredFile] = []
         for file in files:
             name = unit_name(file.path, self._base)
-            place = places.get(file.stamp, name)
-            if place != name:
-                self._report(name, place)
-            placed.append(replace(file, place=place))
-        return placed
+            first_name = names_by_stamp.get(file.stamp, name)
+            if first_name != name:
+                self._report(name, first_name)
+            identified.append(replace(file, place=first_name))
+        return identified
 
-    def _report(self, name: str, place: str) -> None:
+    def _report(self, name: str, first_name: str) -> None:
         """Log that a file was renamed, once."""
         if not self._is_reported:
             self._is_reported = True
@@ -49,5 +51,5 @@ class RenamedFiles:
                 action="file_renamed",
                 stream=self._stream,
                 name=name,
-                read_as=place,
+                read_as=first_name,
             )
