@@ -80,7 +80,8 @@ def extra_column(
     if not fields:
         return pa.nulls(length, pa.string())
     objects = _object_to_json(fields, length, is_sparse=is_sparse)
-    if objects is None or not is_sparse:
+    may_be_empty = is_sparse and all(values.null_count for values in fields.values())
+    if objects is None or not may_be_empty:
         return objects
     return pc.if_else(pc.equal(objects, "{}"), None, objects)
 

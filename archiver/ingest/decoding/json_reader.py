@@ -58,8 +58,7 @@ def read_json_block(
     records = _sample_records(lines)
     if not records:
         return None
-    is_sparse = not _has_null(text)
-    if not is_sparse and any(record.keys() != records[0].keys() for record in records):
+    if any(record.keys() != records[0].keys() for record in records) and _has_null(text):
         return _read_apart(schema, reading, lines)
     expected = _choose_types(schema, records)
     if expected is None:
@@ -71,6 +70,10 @@ def read_json_block(
     for field in _read_fields(schema):
         if not _is_unambiguous(field, fields, expected):
             return None
+    may_have_null = any(
+        values.null_count or pa.types.is_nested(values.type) for values in rows.columns
+    )
+    is_sparse = not (may_have_null and _has_null(text))
     table = _to_table(schema, reading, fields, lines, is_sparse=is_sparse)
     return _read_apart(schema, reading, lines) if table is None and not is_sparse else table
 
@@ -138,9 +141,10 @@ def _to_table(
         candidate_values = [_find_field(fields, field) for field in present or candidates[:1]]
         if any(value.type != candidate_values[0].type for value in candidate_values):
             return None
-        values[name] = pc.coalesce(*candidate_values)
+        values[name] = candidate_values[0]
         read_fields += present[:1]
         if len(present) > 1:
+            values[name] = pc.coalesce(*candidate_values)
             if not is_sparse or not fields.keys() >= set(present):
                 return None
             is_read = candidate_values[0].is_valid()
