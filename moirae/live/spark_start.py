@@ -22,7 +22,11 @@ def start_spark(settings: Settings) -> SparkSession:
     A start may be repeated: a cluster may be back, or memory free, by then.
     """
     master = settings.spark.master
-    conf = {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf}
+    conf = {"spark.python.daemon.module": WORKER_DAEMON}
+    if any(stream.redact for stream in settings.streams.values()):
+        # Records on their way to tasks are otherwise in temporary files, as they were read.
+        conf["spark.io.encryption.enabled"] = "true"
+    conf.update(settings.spark.conf)
     try:
         return start_session("moirae live", master, Path(settings.home) / "warehouse", conf)
     except NotInstalled as error:

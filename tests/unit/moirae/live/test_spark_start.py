@@ -1,5 +1,6 @@
 """Failures of the start of Spark, without Spark."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,3 +64,17 @@ def test_missing_jars_are_reported_with_the_remedy(
     with pytest.raises(MoiraeError, match="make setup") as caught:
         _start(tmp_path, monkeypatch, NotInstalled("run `make setup`"))
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("redact", "is_encrypted"), [("", None), ("    redact: [{column: host, pattern: x}]\n", "true")]
+)
+def test_records_with_secrets_are_not_in_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redact: str, is_encrypted: str | None
+) -> None:
+    started: list[Mapping[str, str]] = []
+    monkeypatch.setattr(
+        spark_start, "start_session", lambda _app, _master, _folder, conf: started.append(conf)
+    )
+    spark_start.start_spark(load(tmp_path, f"{STREAM}{redact}"))
+    assert started[0].get("spark.io.encryption.enabled") == is_encrypted
