@@ -1,6 +1,13 @@
 """Storage of an archive: a local folder, or S3-compatible object storage with a local cache."""
 
-from archiver.storage.base import LOG_FOLDER, LocalStorage, Storage, StorageRoot, as_storage
+from archiver.storage.base import (
+    LOG_FOLDER,
+    LocalStorage,
+    Storage,
+    StorageRoot,
+    as_storage,
+    fsync_files,
+)
 from archiver.storage.file_cache import FileCache
 from archiver.storage.objects import ObjectGlob, ObjectPath
 from archiver.storage.s3 import S3Storage
@@ -15,4 +22,5 @@ __all__ = [
     "Storage",
     "StorageRoot",
     "as_storage",
+    "fsync_files",
 ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from archiver.storage import ObjectPath
+from archiver.storage import ObjectPath, fsync_files
 from moirae.live.sources.files import DiscoveredFile, stat_file
 
 _LOG = structlog.get_logger()
@@ -64,9 +64,9 @@ def _move(path: Path, folder: Path) -> None:
         part = folder / f".{target.name}.part"
         try:
             shutil.copy2(path, part)
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
+            fsync_files([part])
             os.replace(part, target)
+            fsync_files([], [folder])
         except OSError:
             with suppress(OSError):
                 part.unlink()

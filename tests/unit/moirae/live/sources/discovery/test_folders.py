@@ -290,6 +290,24 @@ def test_a_watched_folder_is_listed_after_changes_that_are_not_reported(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+def test_files_are_found_after_more_changes_than_the_kernel_keeps(
+    tmp_path: Path, watched: FolderDiscovery
+) -> None:
+    assert watched.find_new() == []
+    (tmp_path / "before.jsonl").touch()
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 200_000:
+        pytest.skip(f"the kernel keeps {limit:,} changes")
+    for _ in range(limit // 2 + 1):  # two changes each
+        os.rename(tmp_path / "before.jsonl", tmp_path / "moved.jsonl")
+        os.rename(tmp_path / "moved.jsonl", tmp_path / "before.jsonl")
+    (tmp_path / "after.jsonl").touch()
+    assert _names(watched.find_new()) == ["after.jsonl", "before.jsonl"]
+    (tmp_path / "later.jsonl").touch()
+    assert _names(watched.find_new()) == ["later.jsonl"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
 def test_a_watched_folder_is_listed_a_little_at_a_time(
     tmp_path: Path,
     ledger: _Ledger,
