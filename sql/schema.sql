@@ -250,14 +250,14 @@ CREATE TABLE units (
     size        bigint,
     modified    bigint,
     readings    integer NOT NULL DEFAULT 1,
-    -- Of a file whose rows are identified by their place: the name in their identities, and size,
-    -- modification time and inode, by which the file is found again when it was renamed.
+    -- Of a file whose rows are identified by their place: the name in their identities; and
+    -- INODE:SIZE:HASH, the hash of its beginning, by which it is found again when it was renamed.
     place       text,
     stamp       text,
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
-CREATE INDEX units_by_stamp ON units (stream, stamp) WHERE stamp IS NOT NULL;
+CREATE INDEX units_by_inode ON units (stream, split_part(stamp, ':', 1)) WHERE stamp IS NOT NULL;
 
 -- Archived rows that were lost with their data file and that nothing has any more; kept for good. The
 -- ledger counts them as deleted.

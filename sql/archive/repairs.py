@@ -11,8 +11,8 @@ from sql.gateway import Gateway
 class RecordedUnitRow:
     """A source unit as it was read. `size`, `modified`: of its file, as in `FileVersionRow`.
 
-    `refused_lines`: of its dead letters. `place`: the name in the identities of its rows, and
-    `names`: of other units with it, where files may be renamed.
+    `refused_lines`: of its dead letters. Where files may be renamed, `place`: the name in the
+    identities of its rows, and `names`: of other units with its inode.
     """
 
     id: int

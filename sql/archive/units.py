@@ -100,7 +100,8 @@ class FileVersionRow:
 class OpenedFileRow:
     """A source unit to be opened. `place`, `stamp`: of a file that may be renamed; else None.
 
-    `place`: the name in the identities of its rows. `stamp`: by what the file is found again.
+    `place`: the name in the identities of its rows. `stamp`: by what the file is found again; it
+    begins with the inode and a colon.
     """
 
     unit: str
@@ -239,9 +240,10 @@ class UnitGateway(Gateway):
         rows = self._records(FileVersionRow, "list_versions", stream=stream, units=list(names))
         return {row.unit: row for row in rows}
 
-    def list_places(self, stream: str, stamps: Collection[str]) -> dict[str, str]:
-        """The places of those of some files that were opened, by stamp; see `OpenedFileRow`."""
-        return self._pairs("list_places", stream=stream, stamps=list(stamps))
+    def list_places(self, stream: str, inodes: Collection[int]) -> list[tuple[str, str]]:
+        """Stamp and place of files with some inodes, the last that were opened first."""
+        rows = self._execute("list_places", stream=stream, inodes=list(map(str, inodes)))
+        return [(stamp, place) for stamp, place in rows]
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""

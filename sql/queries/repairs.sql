@@ -4,7 +4,8 @@ SELECT u.id, u.stream, u.unit, u.clock, coalesce(f.size, u.size) AS size, coales
     coalesce(f.readings, u.readings) AS readings,
     ARRAY(SELECT d.line FROM dead_letters d WHERE d.unit_id = u.id ORDER BY d.line) AS refused_lines,
     u.place, ARRAY(SELECT n.unit FROM units n
-        WHERE n.stream = u.stream AND n.stamp = u.stamp AND n.id <> u.id ORDER BY n.id DESC) AS names
+        WHERE n.stream = u.stream AND n.stamp IS NOT NULL AND n.id <> u.id
+            AND split_part(n.stamp, ':', 1) = split_part(u.stamp, ':', 1) ORDER BY n.id DESC) AS names
 FROM units u LEFT JOIN units f ON f.stream = u.stream AND u.unit = f.unit || '#' || f.readings AND f.readings > 1
 WHERE u.id = ANY(%(ids)s) ORDER BY u.id
 

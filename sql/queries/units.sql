@@ -76,9 +76,10 @@ SELECT unit, size, modified, readings FROM units
 WHERE stream = %(stream)s AND done AND unit = ANY(%(units)s)
 
 -- list_places --
--- The places of files by their stamps, of the first unit of each.
-SELECT DISTINCT ON (stamp) stamp, place FROM units
-WHERE stream = %(stream)s AND stamp = ANY(%(stamps)s) ORDER BY stamp, id
+-- The places of files with some inodes, by their stamps, the last that were opened first.
+SELECT stamp, place FROM units
+WHERE stream = %(stream)s AND stamp IS NOT NULL AND split_part(stamp, ':', 1) = ANY(%(inodes)s)
+ORDER BY id DESC
 
 -- add_counters --
 -- Add changes to the counters of a unit.

@@ -424,6 +424,8 @@ def test_renamed_log_files_bring_no_row_twice(
     log = log_folder / "a.log"
     _write_log(log, 0)
     world.drain(settings)
+    with log.open("a") as file:  # before it is renamed
+        file.write("ts=2026-01-01T00:00:00Z n=10\n")
     log.rename(log_folder / "a.log.1")
     _write_log(log, 1)
     with monkeypatch.context() as crash:
@@ -440,7 +442,7 @@ def test_renamed_log_files_bring_no_row_twice(
         world.drain(settings)
     names = [entry["read_as"] for entry in logs if entry.get("action") == "file_renamed"]
     assert names == ["logs/a.log"]
-    assert world.query(settings, "a") == [0, 0, 1, 1, 2, 2]
+    assert world.query(settings, "a") == [0, 0, 1, 1, 2, 2, 10]
     world.check(settings)
     with world.connect() as connection:
         assert [stream.renamed for stream in UnitGateway(connection).sum_by_stream()] == [2]

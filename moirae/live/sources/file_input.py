@@ -105,8 +105,8 @@ class FileInput(UnitSource):
         )
         schema = self._archiving.archive.tables[stream].schema
         if schema.is_identified_by_place and source.after == "keep":
-            find_places = partial(units.list_places, stream)
-            self._renamed_files[stream] = RenamedFiles(stream, self._base, find_places)
+            list_stamps = partial(units.list_places, stream)
+            self._renamed_files[stream] = RenamedFiles(stream, self._base, list_stamps)
         return discovery
 
     @property

@@ -18,8 +18,8 @@ from sql.archive import FileVersionRow
 class DiscoveredFile:
     """A listed file of a stream. `modified`: modification time in microseconds; `size`: bytes.
 
-    `reading`: how often it will have been read then. `place`: the name by which its rows are
-    identified if it is found again when it was renamed; None if it is not.
+    `reading`: how often it will have been read then. `place`, `stamp`: the name by which its rows
+    are identified, and by what it is found again when it was renamed; None if it is not.
     """
 
     stream: str
@@ -29,11 +29,7 @@ class DiscoveredFile:
     inode: int | None = None
     reading: int = 1
     place: str | None = None
-
-    @property
-    def stamp(self) -> str:
-        """What a file keeps when it is renamed."""
-        return f"{self.size}:{self.modified}:{self.inode}"
+    stamp: str | None = None
 
 
 def make_units(

@@ -1,7 +1,9 @@
 """Files that were renamed after they were read, of a stream whose rows are identified by place."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
 import structlog
@@ -10,35 +12,50 @@ from moirae.live.sources.files import DiscoveredFile, unit_name
 
 _LOG = structlog.get_logger()
 
+_HASHED_BYTES = 1024
+_DIGEST_BYTES = 16
+
+Stamps = Sequence[tuple[str, str]]
+
 
 class RenamedFiles:
     """Gives files the names under which their rows were first read: these are then duplicates.
 
-    A file is known by size, modification time and inode. A copy is another file. `list_places`
-    returns the names of some files by their stamps.
+    A file is known by its inode and its beginning, also if it has grown since. A copy is another
+    file. `list_stamps` returns the stamps of files with some inodes, and their names, the last that
+    were read first.
     """
 
     def __init__(
-        self, stream: str, base: Path, list_places: Callable[[Collection[str]], Mapping[str, str]]
+        self, stream: str, base: Path, list_stamps: Callable[[Collection[int]], Stamps]
     ) -> None:
         """Files are named relative to `base`."""
         self._stream = stream
         self._base = base
-        self._list_places = list_places
+        self._list_stamps = list_stamps
         self._is_reported = False
 
     def find_places(self, files: Sequence[DiscoveredFile]) -> list[DiscoveredFile]:
-        """The files with their places, in order."""
-        names_by_stamp: Mapping[str, str] = {}
-        if files:
-            names_by_stamp = self._list_places([file.stamp for file in files])
+        """The files with their places and stamps, in order."""
+        inodes = [file.inode for file in files if file.inode is not None]
+        stamps = self._list_stamps(inodes) if inodes else ()
+        names_by_inode: dict[int, list[tuple[int, str, str]]] = {}
+        for stamp, name in stamps:
+            inode, size, digest = stamp.split(":")
+            names_by_inode.setdefault(int(inode), []).append((int(size), digest, name))
         identified: list[DiscoveredFile] = []
         for file in files:
+            content = _read_beginning(file)
             name = unit_name(file.path, self._base)
-            first_name = names_by_stamp.get(file.stamp, name)
+            first_name = name
+            for read_size, digest, read_as in names_by_inode.get(file.inode or 0, ()):
+                if 0 < read_size <= file.size and _hash(content[:read_size]) == digest:
+                    first_name = read_as
+                    break
             if first_name != name:
                 self._report(name, first_name)
-            identified.append(replace(file, place=first_name))
+            stamp = f"{file.inode}:{file.size}:{_hash(content[: file.size])}"
+            identified.append(replace(file, place=first_name, stamp=stamp))
         return identified
 
     def _report(self, name: str, first_name: str) -> None:
@@ -53,3 +70,14 @@ class RenamedFiles:
                 name=name,
                 read_as=first_name,
             )
+
+
+def _read_beginning(file: DiscoveredFile) -> bytes:
+    """Empty if the file cannot be read: reading it says why."""
+    with suppress(OSError), open(str(file.path), "rb", buffering=0) as content:
+        return content.read(_HASHED_BYTES)
+    return b""
+
+
+def _hash(content: bytes) -> str:
+    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

@@ -10,32 +10,70 @@ from moirae.live.sources.discovery.renamed_files import RenamedFiles
 from moirae.live.sources.files import DiscoveredFile, stat_file
 
 
-def stat(path: Path) -> DiscoveredFile:
-    file = stat_file("s", path)
-    assert file is not None
-    return file
+class Ledger:
+    """The files that were read, the last first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stamps: list[tuple[str, str]] = []
+        self._renamed_files = RenamedFiles("s", folder, self.list_stamps)
+
+    def list_stamps(self, inodes: Collection[int]) -> list[tuple[str, str]]:
+        return [pair for pair in self._stamps if int(pair[0].partition(":")[0]) in inodes]
+
+    def read(self, *paths: Path) -> list[str | None]:
+        """Read files; returns their places."""
+        files: list[DiscoveredFile] = []
+        for path in paths:
+            file = stat_file("s", path)
+            assert file is not None
+            files.append(file)
+        places: list[str | None] = []
+        for file in self._renamed_files.find_places(files):
+            assert file.stamp is not None and file.place is not None
+            self._stamps.insert(0, (file.stamp, file.place))
+            places.append(file.place)
+        return places
 
 
 def test_a_file_has_the_place_where_it_was_first_read(tmp_path: Path) -> None:
-    places: dict[str, str] = {}
-
-    def list_places(stamps: Collection[str]) -> dict[str, str]:
-        return {stamp: places[stamp] for stamp in stamps if stamp in places}
-
-    renamed_files = RenamedFiles("s", tmp_path, list_places)
-    assert renamed_files.find_places([]) == []
+    ledger = Ledger(tmp_path)
     log = tmp_path / "a.log"
     log.write_text("x\n")
     with capture_logs() as logs:
-        (file,) = renamed_files.find_places([stat(log)])
-        assert file.place == "a.log"
-        places[file.stamp] = "a.log"
-        assert renamed_files.find_places([stat(log)]) == [file]
+        assert ledger.read() == []
+        assert ledger.read(log) == ["a.log"]
+        assert ledger.read(log) == ["a.log"]
     assert logs == []
     log.rename(tmp_path / "a.log.1")
     shutil.copy2(tmp_path / "a.log.1", log)
     with capture_logs() as logs:
-        found = renamed_files.find_places([stat(tmp_path / "a.log.1"), stat(log)])
-        renamed_files.find_places([stat(tmp_path / "a.log.1")])
-    assert [file.place for file in found] == ["a.log", "a.log"]
+        assert ledger.read(tmp_path / "a.log.1", log) == ["a.log", "a.log"]
+        (tmp_path / "a.log.1").rename(tmp_path / "a.log.2")
+        assert ledger.read(tmp_path / "a.log.2") == ["a.log"]
     assert [(entry["name"], entry["read_as"]) for entry in logs] == [("a.log.1", "a.log")]
+
+
+def test_a_file_that_has_grown_before_it_was_renamed_is_known(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    log = tmp_path / "a.log"
+    log.write_text("x" * 2000)
+    ledger.read(log)
+    with log.open("a") as file:
+        file.write("y\n")
+    log.rename(tmp_path / "b.log")
+    assert ledger.read(tmp_path / "b.log") == ["a.log"]
+
+
+def test_another_file_with_the_inode_of_one_that_was_read_is_another_file(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    log = tmp_path / "a.log"
+    log.write_text("x\n")
+    ledger.read(log)
+    log.write_text("longer\n")  # an inode that is used again
+    log.rename(tmp_path / "b.log")
+    assert ledger.read(tmp_path / "b.log") == ["b.log"]
+    (tmp_path / "empty.log").touch()
+    ledger.read(tmp_path / "empty.log")
+    (tmp_path / "empty.log").write_text("x\n")
+    (tmp_path / "empty.log").rename(tmp_path / "c.log")
+    assert ledger.read(tmp_path / "c.log") == ["c.log"]
