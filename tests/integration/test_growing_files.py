@@ -97,6 +97,33 @@ def test_a_renamed_file_is_read_to_its_end(start: Reader, logs: Path, files: str
         assert start(files).update() == ["a", "b", "c", "new"]
 
 
+def test_a_file_with_several_names_is_read_once(start: Reader, logs: Path) -> None:
+    log = logs / "app.log"
+    append(log, lines("a"))
+    (logs / "app.log.link").symlink_to(log)
+    os.link(log, logs / "app.log.hard")
+    reader = start()
+    assert reader.update() == ["a"]
+    append(log, lines("b"))
+    assert reader.update(wait=0.3) == ["a", "b"]
+    log.unlink()
+    append(logs / "app.log.hard", lines("c"))
+    assert reader.update(wait=0.3) == ["a", "b", "c"]
+
+
+def test_links_may_lead_to_another_file(start: Reader, logs: Path, tmp_path: Path) -> None:
+    link = logs / "app.log"
+    append(tmp_path / "1", lines("a"))
+    link.symlink_to(tmp_path / "1")
+    reader = start()
+    assert reader.update() == ["a"]
+    append(tmp_path / "2", lines("b"))
+    (logs / ".link").symlink_to(tmp_path / "2")
+    (logs / ".link").rename(link)
+    append(tmp_path / "1", lines("late"))
+    assert sorted(reader.update(wait=0.3)) == ["a", "b", "late"]
+
+
 def test_a_quiet_file_that_is_renamed_is_read_while_its_writer_has_it_open(
     start: Reader, logs: Path
 ) -> None:

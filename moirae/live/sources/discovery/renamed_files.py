@@ -54,7 +54,11 @@ class RenamedFiles:
                     break
             if first_name != name:
                 self._report(name, first_name)
-            stamp = f"{file.inode}:{file.size}:{_hash(content[: file.size])}"
+            digest = _hash(content[: file.size])
+            stamp = f"{file.inode}:{file.size}:{digest}"
+            if file.inode is not None:  # another name may be a link
+                earlier = names_by_inode.setdefault(file.inode, [])
+                earlier.append((file.size, digest, first_name))
             identified.append(replace(file, place=first_name, stamp=stamp))
         return identified
 

@@ -39,7 +39,11 @@ class GrowingFileListing:
         interval = max(_MIN_INTERVAL, (now - started_at) / _LISTING_SHARE)
         self._list_again_at = now + interval
         ordered = sorted(files.values(), key=lambda pair: (pair[0], str(pair[1].path)))
-        return [file for _, file in ordered]
+        # A file may have several names: links.
+        by_inode: dict[tuple[int, int], ListedFile] = {}
+        for _, file in ordered:
+            by_inode.setdefault((file.device, file.inode), file)
+        return list(by_inode.values())
 
     def _inspect(self, path: Path) -> tuple[int, ListedFile] | None:
         try:

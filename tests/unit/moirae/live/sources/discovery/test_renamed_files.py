@@ -77,3 +77,10 @@ def test_another_file_with_the_inode_of_one_that_was_read_is_another_file(tmp_pa
     (tmp_path / "empty.log").write_text("x\n")
     (tmp_path / "empty.log").rename(tmp_path / "c.log")
     assert ledger.read(tmp_path / "c.log") == ["c.log"]
+
+
+def test_links_are_one_file(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    (tmp_path / "a.log").write_text("x\n")
+    (tmp_path / "b.log").symlink_to(tmp_path / "a.log")
+    assert ledger.read(tmp_path / "a.log", tmp_path / "b.log") == ["a.log", "a.log"]
