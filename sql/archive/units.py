@@ -291,17 +291,24 @@ class UnitGateway(Gateway):
         """All units of a stream, in the order of their ids."""
         return self._records(LedgerRow, "list_ledger", stream=stream)
 
+    def find_page(self, stream: str, *, after: int, limit: int) -> tuple[int | None, int]:
+        """The last id of up to `limit` units of a stream after an id, and how many they are."""
+        row = self._execute("find_page", stream=stream, after=after, limit=limit).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
     def list_compactable(
         self,
         stream: str,
         *,
         after: int,
+        until: int,
         before: datetime,
         min_age: timedelta,
         key_lifetime: timedelta,
         limit: int,
     ) -> list[CompactableUnitRow]:
-        """Up to `limit` units with ids greater than `after`, in the order of ids.
+        """Up to `limit` units with ids after `after` up to `until`, in the order of ids.
 
         Their rows are all before event time `before`, and they have no dead letters. They were
         archived `min_age` ago; batches with an idempotency key: `key_lifetime` ago.
@@ -311,6 +318,7 @@ class UnitGateway(Gateway):
             "list_compactable",
             stream=stream,
             after=after,
+            until=until,
             before=before,
             min_age=min_age,
             key_lifetime=key_lifetime,

@@ -149,12 +149,17 @@ SELECT id, unit, done, forgotten AS deleted, read, archived, late, late_by_ahead
        malformed, quarantined, conflicts, expired
 FROM units WHERE stream = %(stream)s ORDER BY id
 
+-- find_page --
+-- The last of some units after an id, and how many they are.
+SELECT max(id), count(*) FROM (SELECT id FROM units
+    WHERE stream = %(stream)s AND id > %(after)s ORDER BY id LIMIT %(limit)s) u
+
 -- list_compactable --
--- Units after an id that may be compacted: finished for `min_age` (batches with an idempotency key:
+-- Units of a range of ids that may be compacted: finished for `min_age` (batches with an idempotency key:
 -- `key_lifetime`), with rows before `before` only, and without dead letters. The last reading of a
 -- file stays with the first one: the file may be renamed.
 SELECT id, unit FROM units u
-WHERE stream = %(stream)s AND id > %(after)s AND done AND unit <> ''
+WHERE stream = %(stream)s AND id > %(after)s AND id <= %(until)s AND done AND unit <> ''
   AND (newest IS NULL OR newest < %(before)s)
   AND done_at < clock_timestamp()
       - CASE WHEN unit LIKE 'push-key-%%' THEN %(key_lifetime)s::interval ELSE %(min_age)s::interval END

@@ -15,6 +15,8 @@ from sql.archive import ChunkGateway, DeadLetterGateway, UnitGateway
 MIN_UNIT_AGE = timedelta(hours=1)
 # Since a pushed batch with an idempotency key was archived: the key is recognised until then.
 PUSH_KEY_LIFETIME = timedelta(days=7)
+# Units that one call looks at: live work waits meanwhile, 10 ms.
+_PAGE_UNITS = 5_000
 
 
 class LedgerCompaction:
@@ -38,11 +40,17 @@ class LedgerCompaction:
         """Merge up to `limit` units whose rows are all before `before`.
 
         `is_gone` tells by a unit's name whether its source was removed and cannot be read again.
-        Returns whether the caller should continue at once.
+        Each call looks at a part of the ledger. Returns whether the caller should continue at once.
         """
+        after = self._resume_after.get(stream, 0)
+        until, count = self._units.find_page(stream, after=after, limit=_PAGE_UNITS)
+        if until is None:
+            self._resume_after[stream] = 0
+            return False
         units = self._units.list_compactable(
             stream,
-            after=self._resume_after.get(stream, 0),
+            after=after,
+            until=until,
             before=from_micros(before),
             min_age=self._min_age,
             key_lifetime=max(PUSH_KEY_LIFETIME, self._min_age),
@@ -51,8 +59,10 @@ class LedgerCompaction:
         ids = [unit.id for unit in units if is_gone(unit.unit)]
         if ids:
             self._units.compact(stream, ids)
-        has_next_page = len(units) == limit
-        self._resume_after[stream] = units[-1].id if has_next_page else 0
+        if len(units) == limit:
+            until = units[-1].id
+        has_next_page = len(units) == limit or count == _PAGE_UNITS
+        self._resume_after[stream] = until if has_next_page else 0
         # Without any merged unit, the next page can wait for the next period.
         return has_next_page and bool(ids)
 

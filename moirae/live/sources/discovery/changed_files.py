@@ -11,7 +11,7 @@ from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
 # Seconds of each call in which files are looked at, and from one look at all files to the next.
 _SWEEP_SECONDS = 0.001
 _SWEEP_INTERVAL = 1.0
-_COMPARED_FILES = 1_000  # that are compared with the ledger together
+_COMPARED_FILES = 200  # that are compared with the ledger together, in some milliseconds
 
 
 class ChangedFiles:
