@@ -43,8 +43,8 @@ groups:
     expr: SELECT ts, host, v FROM net WHERE v > 90
     key: [host]
     recall:
-      cpu: {sql: "SELECT count(*) AS n FROM cpu c WHERE c.host = event.host", range: 2d}
-      net: {sql: "SELECT count(*) AS n FROM net h WHERE h.host = event.host", range: 2d}
+      of_cpu: {sql: "SELECT count(*) AS n FROM cpu c WHERE c.host = event.host", range: 2d}
+      of_net: {sql: "SELECT count(*) AS n FROM net h WHERE h.host = event.host", range: 2d}
 """
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTES = 24 * 60
@@ -99,13 +99,13 @@ def test_rows_of_a_stream_end_before_those_of_others() -> None:
             answers = _answers(commands)
             count = commands.json("query", "SELECT count(*) AS n, min(ts) AS oldest FROM cpu")
             text = commands.output("query", "SELECT count(*) AS n FROM cpu")
-        assert answers["net"]["answer"] == [{"n": MINUTES}]
-        assert not answers["net"]["coverage"]["ended"]
-        end = answers["cpu"]["coverage"]["ended"]["cpu"]
+        assert answers["of_net"]["answer"] == [{"n": MINUTES}]
+        assert not answers["of_net"]["coverage"]["ended"]
+        end = answers["of_cpu"]["coverage"]["ended"]["cpu"]
         kept = MINUTES - (datetime.fromtimestamp(end / 1e6, UTC) - START) // timedelta(minutes=1)
         assert 6 * 60 - 1 <= kept < 8 * 60
-        assert answers["cpu"]["answer"] == [{"n": kept}]
-        assert answers["cpu"]["coverage"]["partial"]
+        assert answers["of_cpu"]["answer"] == [{"n": kept}]
+        assert answers["of_cpu"]["coverage"]["partial"]
         assert count["rows"][0]["n"] == kept + 1
         assert count["coverage"]["ended"] == {"cpu": end}
         assert "rows of cpu before" in text
