@@ -182,7 +182,8 @@ def test_each_line_of_changing_files_is_archived_once(
         wrong = {number: n for number, n in archived.items() if n != changer.copies}
         assert not wrong, "rows are archived more or less often than there are lines"
         _check_accounts(reader, archived.total())
-        print(f"{archived.total():,} of {len(changer.written):,} rows, {kills} kills")
+        written = len(changer.written) * changer.copies
+        print(f"{archived.total():,} of {written:,} lines, {kills} kills")
 
 
 def _check_accounts(reader: FileReader, archived: int) -> None:
