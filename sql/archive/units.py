@@ -243,7 +243,7 @@ class UnitGateway(Gateway):
     def list_places(self, stream: str, inodes: Collection[int]) -> list[tuple[str, str]]:
         """Stamp and place of files with some inodes, the last that were opened first."""
         rows = self._execute("list_places", stream=stream, inodes=list(map(str, inodes)))
-        return [(stamp, place) for stamp, place in rows]
+        return [(stamp, name) for stamp, name in rows]
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""
