@@ -62,7 +62,6 @@ class FileInput(UnitSource):
     ) -> None:
         self._base = settings.file.parent
         self._archiving = archiving
-        self._failures = archiving.failures
         self._drain = drain
         self._formats: dict[str, Format] = {}
         self._settling: dict[str, SourceSettling] = {}
@@ -145,12 +144,14 @@ class FileInput(UnitSource):
         if stream in self._batches.ready_streams():
             return True
         postponed = [file for file in self._batches.postponed if file.stream == stream]
-        return not all(map(self._failures.is_set_aside, self._make_units(postponed)))
+        return not all(map(self._archiving.failures.is_set_aside, self._make_units(postponed)))
 
     def oldest_unread(self, stream: str) -> float | None:
         candidates = [self._batches.oldest(stream)]
         for file in self._batches.postponed:
-            if file.stream == stream and not self._failures.is_set_aside(*self._make_units([file])):
+            if file.stream == stream and not self._archiving.failures.is_set_aside(
+                *self._make_units([file])
+            ):
                 candidates.append(file)
         times = [files.arrived_at(file) for file in candidates if file is not None]
         return min(times, default=None)
@@ -178,10 +179,10 @@ class FileInput(UnitSource):
                 continue
             with self._archiving.lock:
                 self._batches.add(new_files)
-                is_set_aside = self._failures.record_listing(stream, problem)
+                is_set_aside = self._archiving.failures.record_listing(stream, problem)
                 if problem is None and stream in self._unlisted_streams:  # the first whole listing
                     names = {unit.name for unit in self._make_units(new_files)}
-                    self._failures.forget_missing(stream, names)
+                    self._archiving.failures.forget_missing(stream, names)
             if problem is None:
                 self._unlisted_streams.pop(stream, None)
             else:
@@ -219,7 +220,7 @@ class FileInput(UnitSource):
         postponed = self._batches.postponed
         if postponed and self._retry_timer.is_due():
             self._retry_timer.restart()
-            readable = self._failures.select_readable(self._make_units(postponed))
+            readable = self._archiving.failures.select_readable(self._make_units(postponed))
             self._batches.resume(_select_files(postponed, readable))
 
     def discover(self) -> list[SourceUnit]:
@@ -248,7 +249,7 @@ class FileInput(UnitSource):
         self._batches.finish_batch(file for file in self._present if file in postponed)
 
     def _forget(self, missing: Sequence[SourceUnit]) -> None:
-        self._failures.forget(missing)
+        self._archiving.failures.forget(missing)
         for unit in missing:
             _LOG.warning(
                 "file was removed before it was read",
