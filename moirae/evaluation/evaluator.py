@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from moirae.alerts import EventRow
-from moirae.evaluation.costs import RuleCosts
+from moirae.evaluation.costs import RuleCosts, RuleCounts
 from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.executor_rules import ExecutorRules
@@ -169,7 +169,8 @@ class RuleEvaluator:
         """The event rows of a rule that loses too many verdicts, in some of the new rows."""
         request = EvaluationRequest(sources)
         evaluation = evaluate_groups(self._grouper.group([rule]), request, self._engines)
-        self.losses.record_sample(rule, request.row_count, evaluation.lost_rows)
+        counts = self._indexed.take_counts().get(rule.rule_version, RuleCounts(0, 0))
+        self.losses.record_sample(rule, request.row_count, counts.candidates, evaluation.lost_rows)
         return EvaluationResult(list(evaluation.event_rows.items()))
 
     def _evaluate(

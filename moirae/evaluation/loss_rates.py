@@ -62,6 +62,7 @@ class LossRates:
         self._losses = _Counts()  # in all evaluations
         self._new_losses = _Counts()  # of rows that were not lost before
         self._sampled = _Counts()
+        self._sampled_candidates = _Counts()
         self._sample_losses = _Counts()
 
     def add_rows(self, rows: Mapping[str, int], now: float) -> None:
@@ -79,9 +80,15 @@ class LossRates:
         self._losses.add(version, lost, now)
         self._new_losses.add(version, new, now)
 
-    def add_sample(self, version: RuleVersion, rows: int, lost: int, now: float) -> None:
-        """Rows that were evaluated of a rule in quarantine, one in many."""
+    def add_sample(
+        self, version: RuleVersion, rows: int, candidates: int, lost: int, now: float
+    ) -> None:
+        """Rows that were evaluated of a rule in quarantine, one in many.
+
+        `candidates`: those of them that the index found; 0 also if the rule is not in the index.
+        """
         self._sampled.add(version, rows, now)
+        self._sampled_candidates.add(version, candidates, now)
         self._sample_losses.add(version, lost, now)
 
     def exceeds(self, version: RuleVersion, stream: str, now: float) -> bool:
@@ -96,7 +103,8 @@ class LossRates:
     def has_recovered(self, version: RuleVersion, now: float) -> bool:
         """Whether the samples of the last ten minutes were below the limit."""
         lost = self._sample_losses.total(version, now)
-        return lost <= self._limits.share * self._sampled.total(version, now)
+        candidates = self._sampled_candidates.total(version, now)
+        return lost <= self._limits.share * (candidates or self._sampled.total(version, now))
 
     def retain(self, versions: set[RuleVersion]) -> None:
         """Forget all other rules."""
@@ -105,6 +113,7 @@ class LossRates:
             self._losses,
             self._new_losses,
             self._sampled,
+            self._sampled_candidates,
             self._sample_losses,
         ):
             counts.retain(versions)

@@ -18,7 +18,7 @@ from archiver.times import from_micros, to_micros
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.engine import EvaluationRequest
 from moirae.evaluation.loss_rates import WINDOW, LossLimits, LossRates
-from moirae.evaluation.lost_rows import LostRow, LostRows, RowKey
+from moirae.evaluation.lost_rows import MAX_ROWS, LostRow, LostRows, RowKey
 from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.evaluation.row_sampler import RowSampler
 from sql.rules import LostVerdictGateway
@@ -27,7 +27,6 @@ _LOG = structlog.get_logger()
 
 SAMPLE_INTERVAL = 100  # rows of which one is evaluated for a rule in quarantine
 _MAX_READ_ROWS = 2_000_000  # rows of files from which lost rows are left out
-_MAX_STORED_ROWS = 10_000  # lost rows of a version that are stored
 
 
 class VerdictLosses:
@@ -124,12 +123,17 @@ class VerdictLosses:
                 quarantined.add(rule.name)
         return quarantined
 
-    def record_sample(self, rule: ActiveRule, row_count: int, rows: Sequence[LostRow]) -> None:
-        """Store rows that a rule in quarantine lost of those that were evaluated."""
+    def record_sample(
+        self, rule: ActiveRule, row_count: int, candidates: int, rows: Sequence[LostRow]
+    ) -> None:
+        """Store rows that a rule in quarantine lost of those that were evaluated.
+
+        `candidates`: see `LossRates.add_sample`.
+        """
         store_lost_rows(self._gateway, rows)
         for row in rows:
             self._lost_rows.add(rule.rule_version, row.stream, row.key)
-        self._rates.add_sample(rule.rule_version, row_count, len(rows), self._clock())
+        self._rates.add_sample(rule.rule_version, row_count, candidates, len(rows), self._clock())
 
     # Quarantine
 
@@ -182,7 +186,7 @@ def store_lost_rows(gateway: LostVerdictGateway, rows: Sequence[LostRow]) -> Non
             }
         )
     gateway.add(stored)
-    gateway.delete_oldest(name, version, retained=_MAX_STORED_ROWS)
+    gateway.delete_oldest(name, version, retained=MAX_ROWS)
     _LOG.warning(
         "verdicts lost",
         action="verdicts_lost",

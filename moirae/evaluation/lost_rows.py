@@ -17,6 +17,7 @@ from moirae.evaluation.plan import ActiveRule, RuleVersion
 
 _MAX_TEXT = 1_000  # characters of a text in a stored row
 _HASH_BYTES = 16
+MAX_ROWS = 10_000  # of a version and stream that are remembered, the newest
 
 
 class RowKey(NamedTuple):
@@ -75,9 +76,12 @@ class LostRows:
 
     def add(self, version: RuleVersion, stream: str, key: RowKey) -> bool:
         """Returns whether the row was not known."""
-        keys = self._keys.setdefault((version, stream), {}).setdefault(key.ts, set())
+        times = self._keys.setdefault((version, stream), {})
+        keys = times.setdefault(key.ts, set())
         is_new = key.row_hash not in keys
         keys.add(key.row_hash)
+        if len(times) > MAX_ROWS:
+            del times[next(iter(times))]
         return is_new
 
     @property

@@ -41,12 +41,20 @@ def test_rows_that_were_lost_before_do_not_switch_a_rule_off() -> None:
 def test_rule_recovers_when_its_samples_have_few_losses() -> None:
     rates = LossRates(LIMITS)
     assert rates.has_recovered(RULE, 0.0)
-    rates.add_sample(RULE, 50, 1, 0.0)
+    rates.add_sample(RULE, 50, 0, 1, 0.0)
     assert not rates.has_recovered(RULE, 10.0)
-    rates.add_sample(RULE, 50, 0, 20.0)
+    rates.add_sample(RULE, 50, 0, 0, 20.0)
     assert rates.has_recovered(RULE, 20.0)
     rates.retain(set())
     assert rates.has_recovered(RULE, 20.0)
+
+
+def test_rule_that_loses_each_of_its_rare_candidates_does_not_recover() -> None:
+    rates = LossRates(LIMITS)
+    rates.add_sample(RULE, 5_000, 1, 1, 0.0)
+    assert not rates.has_recovered(RULE, 1.0)
+    rates.add_sample(RULE, 5_000, 200, 0, 2.0)
+    assert rates.has_recovered(RULE, 2.0)
 
 
 def test_counts_of_many_batches_leave_the_window_too() -> None:

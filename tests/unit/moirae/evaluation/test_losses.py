@@ -77,9 +77,9 @@ def test_rule_above_the_limit_is_quarantined(fake: Losses) -> None:
 def test_rule_resumes_after_ten_minutes_with_few_losses(fake: Losses) -> None:
     fake.losses.record([_lose(1), _lose(2)])
     assert fake.losses.resume_recovered([RULE]) == []
-    fake.losses.record_sample(RULE, 10, [_lose(3)])
+    fake.losses.record_sample(RULE, 10, 0, [_lose(3)])
     fake.now += WINDOW - 1
-    fake.losses.record_sample(RULE, 10, [])
+    fake.losses.record_sample(RULE, 10, 0, [])
     fake.now += 1
     assert fake.losses.resume_recovered([RULE]) == ["g/A"]
     assert fake.losses.losing == {}
@@ -88,7 +88,7 @@ def test_rule_resumes_after_ten_minutes_with_few_losses(fake: Losses) -> None:
 def test_rule_that_goes_on_losing_rows_stays_in_quarantine(fake: Losses) -> None:
     fake.losses.record([_lose(1), _lose(2)])
     fake.now += WINDOW
-    fake.losses.record_sample(RULE, 10, [_lose(3)])
+    fake.losses.record_sample(RULE, 10, 0, [_lose(3)])
     assert fake.losses.resume_recovered([RULE]) == []
 
 

@@ -50,3 +50,12 @@ def test_any_value_has_a_hash(value: Any) -> None:
 def test_description_shortens_long_texts() -> None:
     text = _lose(START, 1.0, "x" * 5_000).describe()["host"]
     assert text == "x" * 1_000 + "… (5,000 characters)"
+
+
+def test_oldest_rows_are_forgotten_beyond_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moirae.evaluation.lost_rows.MAX_ROWS", 2)
+    lost_rows = LostRows()
+    times = [START + timedelta(seconds=number) for number in range(3)]
+    for ts in times:
+        lost_rows.add(RULE.rule_version, "s", _lose(ts, 1.0).key)
+    assert lost_rows.list_times(RULE, "s") == [to_micros(ts) for ts in times[1:]]
