@@ -1,6 +1,5 @@
 """Evaluation of any rules by Spark: all of them in one statement."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -34,12 +33,10 @@ from moirae.evaluation.statements import (
     RowVerdict,
     build_loss_query,
 )
-from recall.engines import Statement
+from recall.engines import Statement, find_pattern_limit
 from recall.errors import SparkRequired, StatementTimeout
 
 _JOB_ERRORS = (PySparkException, Py4JJavaError)
-# See `archiver/spark/java/org/moirae/patterns/PatternLimitExceeded.java`.
-_PATTERN_LIMIT = re.compile(r"the regular expression [^\n]*? needs more than [\d,]+ steps", re.S)
 _MAX_READ_ROWS = 2_000_000  # rows of files in which lost rows are looked for
 _MAX_SEARCHED_ROWS = 20  # rows that a rule may lose in one evaluation, if each is searched for
 
@@ -75,7 +72,7 @@ class SparkRules(RuleEngine):
     def run(self, groups: Sequence[RuleGroup], request: EvaluationRequest) -> Iterator[Outcome]:
         """See `RuleEngine`."""
         outcome = self._run(groups, request)
-        if isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None:
+        if isinstance(outcome, Charged) and find_pattern_limit(str(outcome.error)) is not None:
             yield from self._run_without_lost_rows(groups, request, outcome.error)
         else:
             yield outcome
@@ -92,7 +89,7 @@ class SparkRules(RuleEngine):
             return Charged(groups, error)
         except _JOB_ERRORS as error:
             failing_row = None
-            if len(rules) == 1 and find_pattern_limit(error) is None:
+            if len(rules) == 1 and find_pattern_limit(str(error)) is None:
                 failing_row = self._find_failing_row(rules[0], request, statement)
             return Charged(groups, error, failing_row)
         return Events(groups, _read_result(rules, table))
@@ -208,7 +205,7 @@ class SparkRules(RuleEngine):
         unaffected = [group for group in groups if group not in lost_tables]
         if unaffected:
             outcome = self._run(unaffected, request)
-            if isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None:
+            if isinstance(outcome, Charged) and find_pattern_limit(str(outcome.error)) is not None:
                 for group in unaffected:
                     yield from self._search_lost_rows(group, request, outcome.error)
             else:
@@ -221,7 +218,7 @@ class SparkRules(RuleEngine):
                 yield Charged([group], SparkRequired(message))
                 continue
             failed = self._run([group], request.with_source(stream, source.reduce(lost)))
-            reason = find_pattern_limit(failed.error) if isinstance(failed, Charged) else None
+            reason = find_pattern_limit(str(failed.error)) if isinstance(failed, Charged) else None
             if reason is None:
                 yield self._run([group], request)  # its error is no limit
             else:
@@ -254,20 +251,16 @@ class SparkRules(RuleEngine):
 
         def has_failure(rows: pa.Table) -> bool:
             outcome = self._run([group], request.with_source(stream, source.reduce(rows)))
-            return isinstance(outcome, Charged) and find_pattern_limit(outcome.error) is not None
+            return (
+                isinstance(outcome, Charged) and find_pattern_limit(str(outcome.error)) is not None
+            )
 
         lost = find_failing_rows(source.table, has_failure, _MAX_SEARCHED_ROWS)
-        reason = find_pattern_limit(error)
+        reason = find_pattern_limit(str(error))
         if lost is None or reason is None:
             yield Charged([group], error)
             return
         yield from self._lose(group, request.with_source(stream, source), lost, reason)
-
-
-def find_pattern_limit(error: Exception) -> str | None:
-    """The message about a regular expression that needed too many steps; None: another error."""
-    match = _PATTERN_LIMIT.search(str(error))
-    return None if match is None else match.group()
 
 
 def _create_view(stream: str, source: RowSource) -> None:

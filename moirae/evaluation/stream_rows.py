@@ -178,10 +178,8 @@ class LiveStreamRows:
         rows = self.read_near(stream, time_ranges, allowed_values)
         if rows is not None:
             return self.to_frame(rows)
-        merged = _merge_ranges(time_ranges)
-        return _read_near_with_spark(
-            self._spark, self._archive.tables[stream], merged, allowed_values
-        )
+        table = self._archive.tables[stream]
+        return _read_near_with_spark(self._spark, table, time_ranges, allowed_values)
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
         """A data frame of an Arrow table."""
@@ -279,11 +277,11 @@ class ArchivedStreamRows:
     ) -> DataFrame:
         """See `LiveStreamRows.rows_near`."""
         rows = self.read_near(stream, time_ranges, allowed_values)
+        if rows is not None:
+            return self._spark.createDataFrame(rows)
         table = self._reader.table(stream)
-        if rows is None and table is not None:
-            merged = _merge_ranges(time_ranges)
-            return _read_near_with_spark(self._spark, table, merged, allowed_values)
-        return self._spark.createDataFrame(rows)
+        assert table is not None
+        return _read_near_with_spark(self._spark, table, time_ranges, allowed_values)
 
 
 def _read_near(
@@ -306,6 +304,7 @@ def _read_near_with_spark(
     allowed_values: _AllowedValues,
 ) -> DataFrame:
     """Rows of archived files that overlap some ranges; Spark reads them."""
+    time_ranges = _merge_ranges(time_ranges)
     files = _own_files_near(table, time_ranges)
     if len(time_ranges) > _MAX_FILTER_RANGES:
         time_ranges = [time_ranges[0].enclose(time_ranges[-1])]

@@ -2,14 +2,16 @@
 
 import re
 
-# Of `org.moirae.patterns`, within the trace of a task or of the optimizer.
-_PATTERN_LIMIT = re.compile(r"PatternLimitExceeded: ([^\n]+)")
+# Of `archiver/spark/java/org/moirae/patterns`, within the trace of a task or of the optimizer.
+_PATTERN_LIMIT = re.compile(
+    r"the regular expression [^\n]*? needs more than [\d,]+ steps for a value of [\d,]+ characters"
+)
 
 
 def find_pattern_limit(text: str) -> str | None:
     """What Spark's error says about a pattern that needs too many steps; None: it is another."""
     match = _PATTERN_LIMIT.search(text)
-    return None if match is None else match[1].strip()
+    return None if match is None else match.group()
 
 
 def summarize_error(error: BaseException) -> str:

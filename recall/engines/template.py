@@ -190,21 +190,3 @@ def relabel_event(eid: str, rows_table: pa.Table) -> pa.Table:
     position = rows_table.schema.get_field_index(sql_names.EID)
     field = rows_table.schema.field(position)
     return rows_table.set_column(position, field, pa.array([eid] * len(rows_table), field.type))
-
-
-def build_column_filter(
-    template: Template, stream: str, columns: Mapping[str, str], events: Sequence[RecallEvent]
-) -> dict[str, list[str]]:
-    """By text column of a stream, the only values that can match, to skip other files and rows."""
-    values_by_column: dict[str, list[str]] = {}
-    attribute_types = template.question.attributes
-    for filter_stream, column, attribute in template.partial.inputs.attribute_filters:
-        types = columns.get(column), attribute_types.get(attribute)
-        if filter_stream == stream and types == ("string", "string"):
-            values = set()
-            for event in events:
-                value = event.attributes.get(attribute)
-                if isinstance(value, str):
-                    values.add(value)
-            values_by_column[column] = sorted(values)
-    return values_by_column

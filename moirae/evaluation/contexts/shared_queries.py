@@ -8,6 +8,7 @@ import orjson
 from archiver.time_range import TimeRange
 from moirae.evaluation.contexts.queries import LiftedContextQuery
 from moirae.evaluation.plan import ActiveRule
+from recall.engines.attribute_values import find_values, join_values
 from recall.requests import RecallEvent
 
 TextsByEvent = dict[tuple[str, str], dict[str, list[str]]]
@@ -77,28 +78,12 @@ def find_allowed_values(
     stream: str, columns: Mapping[str, str], readers: Sequence[SharedQuery]
 ) -> dict[str, list[str]]:
     """The values of the text columns by which all readers of a stream filter, sorted."""
-    filters = [_attribute_values(stream, columns, reader) for reader in readers]
-    shared_columns = set(filters[0]).intersection(*filters)
-    allowed_values: dict[str, list[str]] = {}
-    for column in shared_columns:
-        allowed_values[column] = sorted(set().union(*(values[column] for values in filters)))
-    return allowed_values
-
-
-def _attribute_values(
-    stream: str, columns: Mapping[str, str], reader: SharedQuery
-) -> dict[str, set[str]]:
-    """For each text column of a stream that a query compares with an attribute, its values."""
-    values_by_column: dict[str, set[str]] = {}
-    query = reader.query
-    if stream in query.lifted.inputs.derived:
-        return values_by_column
-    for filtered_stream, column, attribute in query.lifted.inputs.attribute_filters:
-        is_text = columns.get(column) == query.types.get(attribute) == "string"
-        if filtered_stream == stream and is_text:
-            values = values_by_column[column] = set()
-            for event in reader.events.values():
-                value = event.attributes.get(attribute)
-                if isinstance(value, str):
-                    values.add(value)
-    return values_by_column
+    parts: list[dict[str, list[str]]] = []
+    for reader in readers:
+        lifted = reader.query.lifted
+        values: dict[str, list[str]] = {}
+        if stream not in lifted.inputs.derived:
+            events = reader.events.values()
+            values = find_values(lifted, stream, columns, reader.query.types, events)
+        parts.append(values)
+    return join_values(parts)

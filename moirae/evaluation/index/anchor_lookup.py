@@ -11,6 +11,7 @@ from ahocorasick_rs import AhoCorasick
 
 from moirae.evaluation.index.anchors import Anchor
 from moirae.evaluation.index.index_batch import IndexBatch
+from moirae.evaluation.index.text_columns import expand_ranges
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -134,9 +135,7 @@ def _find_bounded(
         else:
             starts = np.searchsorted(ordered_bounds, operands, side="left")
             ends = np.full_like(starts, len(bounds))
-        counts = ends - starts
-        indexes = np.repeat(np.arange(len(rows)), counts)
-        offsets = np.arange(len(indexes)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Hits(ordered_numbers[starts[indexes] + offsets], rows[indexes])
+        anchors, indexes = expand_ranges(ordered_numbers, starts, ends)
+        return Hits(anchors, rows[indexes])
 
     return find

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from moirae.evaluation.index.anchors import Necessary, all_of, any_of
-from moirae.evaluation.index.functions import compile_function
+from moirae.evaluation.index.functions import compile_function, constant_text
 from moirae.evaluation.index.like import ANY_TEXT, LikePart, split_like, to_regex
 from moirae.evaluation.index.order import (
     OPPOSITES,
@@ -142,7 +142,7 @@ class ConditionCompiler:
         if clauses_of(node) - {"this", "expression"} - {"json_scope"}:
             raise SparkRequired("function with further arguments")
         value = self.compile_value(node.this)
-        text = self._constant_text(node.expression)
+        text = constant_text(node.expression, self)
         value.check_sigma(text)
         _check_text(value)
         necessary = value.contains(text)
@@ -155,7 +155,7 @@ class ConditionCompiler:
     def _match(self, node: exp.RegexpLike) -> CompiledCondition:
         value = self.compile_value(node.this)
         _check_text(value)
-        pattern = self._constant_text(node.expression)
+        pattern = constant_text(node.expression, self)
         if not value.is_exact and not pattern.isascii():
             raise SparkRequired("regular expression beyond ASCII over lower(…)")
         return self._test_pattern(value, compile_regex(pattern))
@@ -184,7 +184,7 @@ class ConditionCompiler:
         if clauses_of(node) - {"this", "expression", "negate"}:
             raise SparkRequired("LIKE with further clauses")
         value = self.compile_value(node.this)
-        pattern = self._constant_text(node.expression)
+        pattern = constant_text(node.expression, self)
         if isinstance(node, exp.ILike):
             value = change_case(value, "lower", self._layout)
             pattern = change_case(constant_value(pattern, "string"), "lower", self._layout).constant
@@ -331,12 +331,6 @@ class ConditionCompiler:
         """Raises `SparkRequired` for a column of another table."""
         if node.db or node.table.lower() not in ("", self._alias):
             raise SparkRequired("column of another table")
-
-    def _constant_text(self, node: exp.Expr) -> str:
-        value = self.compile_value(node)
-        if not value.is_constant or value.type != "string":
-            raise SparkRequired("comparison with a text that is not constant")
-        return str(value.constant)
 
 
 def _conjunction(conditions: Sequence[CompiledCondition]) -> CompiledCondition:

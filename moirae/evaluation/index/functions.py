@@ -60,18 +60,18 @@ def compile_function(node: exp.Expr, compiler: ExpressionCompiler) -> Value:
         replacement = node.args.get("replacement")
         return replace_text(
             compiler.compile_value(node.this),
-            _constant_text(node.expression, compiler),
-            "" if replacement is None else _constant_text(replacement, compiler),
+            constant_text(node.expression, compiler),
+            "" if replacement is None else constant_text(replacement, compiler),
         )
     if isinstance(node, exp.RegexpExtract) and not clauses_of(node) - _EXTRACTION_CLAUSES:
         value = compiler.compile_value(node.this)
         if not value.is_exact:
             raise SparkRequired("regexp_extract of lower(…)")
-        pattern = _constant_text(node.expression, compiler)
+        pattern = constant_text(node.expression, compiler)
         group = _constant_number(node.args.get("group"), compiler)
         return map_value(value, compile_extraction(pattern, group))
     if isinstance(node, exp.StrPosition) and clauses_of(node) == {"this", "substr"}:
-        text = _constant_text(node.args["substr"], compiler)
+        text = constant_text(node.args["substr"], compiler)
         return find_position(compiler.compile_value(node.this), text)
     if isinstance(node, exp.Concat | exp.DPipe):
         if isinstance(node, exp.Concat) and node.args.get("coalesce"):
@@ -104,10 +104,11 @@ def _constant_number(node: exp.Expr | None, compiler: ExpressionCompiler) -> int
     return int(value.constant)
 
 
-def _constant_text(node: exp.Expr, compiler: ExpressionCompiler) -> str:
+def constant_text(node: exp.Expr, compiler: ExpressionCompiler) -> str:
+    """A text without columns. Raises `SparkRequired`."""
     value = compiler.compile_value(node)
     if not value.is_constant or value.type != "string":
-        raise SparkRequired("function of a text that is not constant")
+        raise SparkRequired("function of, or comparison with, a text that is not constant")
     return str(value.constant)
 
 

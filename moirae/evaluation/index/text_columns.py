@@ -146,10 +146,17 @@ def expand(
 
     Group n has the members from `bounds[n]` to `bounds[n + 1]`.
     """
-    counts = bounds[groups + 1] - bounds[groups]
-    indexes = np.repeat(np.arange(len(groups)), counts)
+    return expand_ranges(members, bounds[groups], bounds[groups + 1])
+
+
+def expand_ranges(
+    members: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """All members from starts to ends; for each the index of its range."""
+    counts = ends - starts
+    indexes = np.repeat(np.arange(len(counts)), counts)
     offsets = np.arange(len(indexes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return members[bounds[groups[indexes]] + offsets], indexes
+    return members[starts[indexes] + offsets], indexes
 
 
 @cache

@@ -3,9 +3,8 @@
 It serves only the queries of `recall.engines.duckdb.portable`. If it fails, Spark runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from itertools import chain
 from operator import attrgetter, itemgetter
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from archiver.read import Reader, StreamSnapshot
 from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows
+from recall.engines.attribute_values import find_values, join_values
 from recall.engines.duckdb import merge as merging
 from recall.engines.duckdb.portable import PortableQueries, PortableQuery
 from recall.engines.lru_cache import LruCache
@@ -24,7 +24,6 @@ from recall.engines.template import (
     EventTables,
     PartialQuery,
     Template,
-    build_column_filter,
     row_limit,
     split_by_event,
 )
@@ -96,9 +95,17 @@ class LocalEngine:
     ) -> str:
         """SQL for the rows of a stream that can matter to some queries."""
         schema = self._reader.schema(stream)
-        values_by_column = _shared_column_filter(stream, schema.columns, partial_queries)
+        parts: list[dict[str, list[str]]] = []
+        for query in partial_queries:
+            template = query.template
+            attributes = template.question.attributes
+            parts.append(
+                find_values(template.partial, stream, schema.columns, attributes, query.events)
+            )
         where = ""
-        for name, values in values_by_column.items():
+        for name, values in join_values(parts).items():
+            if not values:
+                continue
             # The rows of a single query are joined with its events while they are read, which is a
             # lookup already. A filter by the clustering key still saves reading row groups.
             if len(partial_queries) > 1 or len(values) == 1 or name in schema.key:
@@ -183,22 +190,6 @@ def _merge_statement(template: Template) -> str | None:
     if not merging.is_portable(template):
         return None
     return merging.write_merge(template)
-
-
-def _shared_column_filter(
-    stream: str, columns: Mapping[str, str], partial_queries: Sequence[PartialQuery]
-) -> dict[str, list[str]]:
-    """By text column, the only values that can match in any of some queries."""
-    filters = []
-    for query in partial_queries:
-        filters.append(build_column_filter(query.template, stream, columns, query.events))
-    shared_columns = set.intersection(*map(set, filters))
-    values_by_column = {}
-    for name in sorted(shared_columns):
-        values = set(chain.from_iterable(map(itemgetter(name), filters)))
-        if values:
-            values_by_column[name] = sorted(values)
-    return values_by_column
 
 
 def _query_rows(rows: pa.Table, number: int) -> pa.Table:

@@ -19,6 +19,7 @@ from archiver.read import Reader
 from archiver.spark import jvm_process
 from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows
+from recall.engines.attribute_values import find_values
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import (
     JSON_WRITE_OPTIONS,
@@ -32,7 +33,6 @@ from recall.engines.template import (
     EventPieces,
     EventTables,
     Template,
-    build_column_filter,
     row_limit,
     split_by_event,
 )
@@ -156,7 +156,9 @@ class SparkEngine:
         inputs = template.partial.inputs
         for name in inputs.streams:
             columns = self._reader.schema(name).columns
-            column_filter = build_column_filter(template, name, columns, events)
+            column_filter = find_values(
+                template.partial, name, columns, template.question.attributes, events
+            )
             rows = self._reader.read_dataframe(
                 self.session(), name, time_range, True, column_filter
             )
