@@ -1,17 +1,21 @@
 """The tables of case are those of Spark and Java, for every code point."""
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from moirae.errors import Undecided
 from moirae.evaluation.index.case_mappings import (
     folding,
     lower_mapping,
     pattern_mapping,
     upper_mapping,
 )
+from moirae.evaluation.index.patterns import compile_regex
+from moirae.evaluation.index.text_columns import map_text
 
 pytestmark = pytest.mark.services
 
@@ -42,6 +46,32 @@ def test_tables_have_the_images_of_all_code_points(changed: list[dict[str, Any]]
     assert upper == upper_mapping()
     pattern = {row["code"]: chr(int(row["pattern"])) for row in changed}
     assert {c: text for c, text in pattern.items() if text != chr(c)} == pattern_mapping()
+
+
+@pytest.mark.slow
+def test_patterns_of_one_character_match_what_they_match_in_java(
+    spark: SparkSession, changed: list[dict[str, Any]]
+) -> None:
+    """Each character against all others that any table makes equal to it."""
+    groups: dict[str, list[str]] = {}
+    for row in changed:
+        group = groups.setdefault(row["text"].translate(folding()), [])
+        group += [text for text in (row["text"], row["lower"], row["upper"]) if len(text) == 1]
+    pairs: list[tuple[str, str]] = []
+    for group in groups.values():
+        characters = sorted(set(group))
+        pairs += [(a, b) for a in characters for b in characters if a != b]
+    assert len(pairs) > 2_000
+    frame = spark.createDataFrame(pairs, "text string, pattern string")
+    columns = [
+        f"text RLIKE concat('{flags}', pattern) AS {flags[2:-1]}" for flags in ("(?iu)", "(?i)")
+    ]
+    for row in frame.selectExpr("text", "pattern", *columns).collect():
+        for flags in ("iu", "i"):
+            test = compile_regex(f"(?{flags}){row['pattern']}")
+            with suppress(Undecided):
+                holds = test.holds(map_text(row["text"], test.case), row["text"])
+                assert holds is row[flags], (row["text"], row["pattern"], flags)
 
 
 @pytest.mark.slow

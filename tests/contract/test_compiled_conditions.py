@@ -41,6 +41,7 @@ TEXTS = [
     "x" * 1_000 + "needle",
     "i̇",
     "ﬁ ﬃ",
+    "AẞE ẞ",
 ]
 TYPES = {"ts": "timestamp", "n": "int", "i": "int", "v": "double", "ok": "boolean", "t": "string"}
 COUNT = len(TEXTS)
@@ -155,6 +156,9 @@ CONDITIONS = [
     r"t RLIKE ''",
     r"t RLIKE 'x|$'",
     r"t RLIKE '(?iu)ΟΔΟΣ'",
+    r"t RLIKE '(?iu).*ß.*'",
+    r"t RLIKE '(?iu)aß|ß+$'",
+    r"regexp_extract(t, '(?iu)(ß)e', 1) = 'ß'",
     r"t RLIKE '\\.(?:exe|com)'",
     r"t RLIKE '(?s)needle.?'",
     "regexp_extract(t, 'a', 0) = 'a'",

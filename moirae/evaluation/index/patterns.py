@@ -43,6 +43,9 @@ _LINE_ENDS = "\n\r\u0085\u2028\u2029"
 _DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 # Characters that Java compares with ASCII letters in other ways in a class than in a literal.
 _CASE_EXCEPTIONS = ("\u0130", "\u0131", "\u017f", "\u212a")
+# Java compares ß by itself with ß alone; as one of several characters of a literal with ẞ, too.
+_SHARP_S = "\u00df"
+_CAPITAL_SHARP_S = "\u1e9e"
 _MARKS = {"start": r"\A", "end": r"\z", "last": r"\z", "border": r"\b", "no border": r"\B"}
 
 
@@ -140,8 +143,10 @@ def _case_of(regex: Regex) -> Case:
 
 def _compile_literals(regex: Regex, case: Case) -> Callable[[str, str], bool] | None:
     """The test of a pattern that is a list of literals; None for others."""
-    if case == "pattern" and "CharacterClass" in _kinds_in(regex.node):
-        return None  # to Java, a letter in a class is not always what it is by itself
+    if case == "pattern" and (
+        "CharacterClass" in _kinds_in(regex.node) or _has_sharp_s(regex.node)
+    ):
+        return None  # to Java, a letter in a class, or by itself, is not always what it is
     parts = list(_parts_of(regex.node))
     dots = Repetition(Mark("any"), 0, None)
     starts = parts[:1] == [Mark("start")]
@@ -298,6 +303,7 @@ def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], Any]:
     has_end = "end" in kinds
     has_border = not kinds.isdisjoint(("border", "no border"))
     has_case_exceptions = case == "pattern" and (has_border or "CharacterClass" in kinds)
+    has_sharp_s = case == "pattern" and _has_sharp_s(regex.node)
 
     def search_decided(value: str, raw: str) -> Any:
         if has_end and value.endswith(tuple(_LINE_ENDS)):
@@ -307,9 +313,17 @@ def _compile_re2(regex: Regex, case: Case) -> Callable[[str, str], Any]:
                 raise Undecided
             if has_case_exceptions and any(letter in raw for letter in _CASE_EXCEPTIONS):
                 raise Undecided
+            if has_sharp_s and _CAPITAL_SHARP_S in raw:
+                raise Undecided
         return search(value)
 
     return search_decided
+
+
+def _has_sharp_s(node: Node) -> bool:
+    texts: list[str] = []
+    walk(node, lambda part: texts.append(part.text) if isinstance(part, Text) else None)
+    return _SHARP_S in "".join(texts)
 
 
 def _kinds_in(node: Node) -> set[str]:
