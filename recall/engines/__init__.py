@@ -4,6 +4,7 @@ Both run a `Statement`. `recall.engines.routing` has a front door of its own: `E
 which engine runs a statement, `EngineRouter` answers queries of recalls over the archive. Modules
 of their own: `recall.engines.derived_streams` reads the archived rows of derived streams,
 `recall.engines.pending_events` creates the table of events that queries join,
+`recall.engines.attribute_values` finds the values of columns that can match,
 `recall.engines.isolation` repeats for parts what fails for many.
 """
 

@@ -101,7 +101,8 @@ class Conditions:
         elif kind == "class":
             atom = f"[{choose(['', '^'])}{''.join(self._random.choices(_CLASS_PARTS, k=2))}]"
         elif kind == "group":
-            atom = f"{choose(['(', '(?:', '(?i:'])}{self._pattern()})"
+            # Without more: repetitions of repetitions take Java too many steps.
+            return f"{choose(['(', '(?:', '(?i:'])}{self._pattern()}){choose(['', '?', '{2}'])}"
         return atom + choose(_QUANTIFIERS)
 
 
