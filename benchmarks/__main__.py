@@ -11,6 +11,7 @@ _MODULES_BY_GOAL = {
     "A2": "benchmarks.page_load",
     "A3": "benchmarks.page_load",
     "AC-3": "benchmarks.ranking",
+    "AQ1": "benchmarks.growing_ranges",
     "BK1": "benchmarks.backups",
     "BK2": "benchmarks.backups",
     "BK3": "benchmarks.backups",
