@@ -68,6 +68,14 @@ def sources_of(select: exp.Expr) -> list[exp.Expr]:
     return sources
 
 
+def visible_sources_of(select: exp.Expr) -> list[exp.Expr]:
+    """The sources of a SELECT whose columns it can name: not those that only keep or drop rows."""
+    from_ = select.args.get("from_")
+    sources = [] if from_ is None else [from_.this]
+    sources += [join.this for join in joins_of(select) if join.kind not in ("SEMI", "ANTI")]
+    return sources
+
+
 def clauses_of(node: exp.Expr) -> set[str]:
     """The names of the arguments of a node that are present, for example of a SELECT's clauses."""
     return {name for name, value in node.args.items() if value}

@@ -273,6 +273,10 @@ def test_invalid_recall_is_rejected_with_rule_and_position(
             "SELECT cpu AS mean, 1 AS n FROM events UNION SELECT rtt, 2 FROM ping ORDER BY n LIMIT 3",
             "SELECT * FROM (SELECT cpu AS mean, count(*) AS n FROM events GROUP BY cpu LIMIT 5) x "
             "WHERE n > 1",
+            "SELECT avg(h.cpu) AS mean, count(*) AS n FROM events h WHERE EXISTS (SELECT 1 FROM ping p "
+            "WHERE p.host = h.host AND p.rtt > h.cpu)",
+            "SELECT avg(h.cpu) AS mean, count(*) AS n FROM events h WHERE h.host IN "
+            "(SELECT host FROM hosts)",
         ],
     ),
 )

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from recall.errors import QueryRejected
 from recall.query import Tables, check_table_count, sql_names
-from recall.query.split import split_query
+from recall.query.split import parse_recall, split_query
 
 # Returns the columns of a query about an event that may read these tables of the event, with their
 # types. Raises `QueryRejected` or `Unsupported`.
@@ -40,7 +40,10 @@ def infer_result_types(
     check_table_count(sql, tables.derived)
     parts = split_query(sql, tables)
     # The query as written first, so that messages refer to what its author knows.
-    written_columns = analyse(sql if parts.whole is None else parts.partial, event_tables)
+    written: exp.Query = parts.partial
+    if parts.whole is None:
+        written = parse_recall(sql)
+    written_columns = analyse(written, event_tables)
     merged_types: dict[str, str] = {}
     if parts.type_probe is not None:
         merged_types = analyse(parts.type_probe, event_tables)

@@ -20,6 +20,7 @@ from recall.query.parts import (
     joins_of,
     own_nodes,
     sources_of,
+    visible_sources_of,
 )
 from recall.query.sql_names import EID, EVENT, EVENT_TS, attribute_column
 
@@ -149,7 +150,7 @@ class SelectLifter:
             if stream in local_tables or stream not in self._scope.tables.streams:
                 continue
             aliases = {source.alias_or_name.lower()}
-            if len(sources) == 1:
+            if len(visible_sources_of(select)) == 1:
                 aliases.add("")
             pairs = frozenset(_attribute_equalities(select, aliases))
             self._stream_equalities.append((stream, pairs))
@@ -212,7 +213,7 @@ class SelectLifter:
 
     def _expand_stars(self, select: exp.Select) -> None:
         """Replace `*` by the query's own columns, without those that carry the event."""
-        aliases = [source.alias_or_name for source in sources_of(select)]
+        aliases = [source.alias_or_name for source in visible_sources_of(select)]
         outputs: list[exp.Expr] = []
         for output in select.expressions:
             if not output.is_star:

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from recall.query.parsing import Unsplittable, Unsupported, parse
 from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
+from recall.query.semi_joins import join_subqueries
 from recall.query.shape import Tables
 from recall.query.split.grouped import split_groups
 from recall.query.split.history import find_history
@@ -33,6 +34,7 @@ __all__ = [
     "AggregateKind",
     "Split",
     "SplitAggregate",
+    "parse_recall",
     "selects_plain_rows",
     "split_query",
 ]
@@ -44,11 +46,16 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
     `types`: Spark's types of groups and values by column (see `Split.type_probe`), if known.
     Averages of decimals are exact only if their type is known.
     """
-    query = normalize_aggregates(parse(sql))
+    query = parse_recall(sql)
     try:
         return _take_apart(query.copy(), tables, types or {})
     except Unsplittable as reason:
         return keep_whole(query, str(reason))
+
+
+def parse_recall(sql: str) -> exp.Query:
+    """The syntax tree of a recall, with joins in place of EXISTS and IN. Raises `Unsupported`."""
+    return join_subqueries(normalize_aggregates(parse(sql)))
 
 
 def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> Split:

@@ -31,6 +31,9 @@ def _single_history_source(
     ]
     if not sources:
         raise Unsupported("a recall must read a stream", query)
+    for join in joins_of(query):
+        if join.kind in ("SEMI", "ANTI") and any(join.this is source for source in sources):
+            raise Unsplittable("EXISTS and IN over a stream need all rows of history", join)
     if len(sources) > 1:
         raise Unsplittable("a join of streams needs all rows of history", sources[1])
     history = sources[0]
