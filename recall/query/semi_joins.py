@@ -58,14 +58,14 @@ def _make_join(condition: exp.Expr, names: Iterator[str]) -> exp.Join | None:
         node = node.this.unnest()
     value: exp.Expr | None = None
     if isinstance(node, exp.Exists) and isinstance(node.this, exp.Query):
-        rows = node.this
+        rows = node.this.unnest()
     elif isinstance(node, exp.In) and node.args.get("query") is not None:
         if is_negated:
             raise Unsupported("NOT IN (SELECT …) is not supported; use NOT EXISTS", node)
-        rows, value = node.args["query"], node.this
+        rows, value = node.args["query"].unnest(), node.this
     else:
         return None
-    rows = rows.unnest()
+    assert isinstance(rows, exp.Query)
     name = next(names)
     if isinstance(rows, exp.Select) and _is_plain(rows):
         conditions = _export_columns(rows, name, value is not None)
@@ -136,7 +136,7 @@ def _outer_columns(node: exp.Expr, own: set[str]) -> list[exp.Column]:
     ]
 
 
-def _check_independent(rows: exp.Expr) -> None:
+def _check_independent(rows: exp.Query) -> None:
     """Raises `Unsupported` if a query names tables that it does not read."""
     own = {cte.alias.lower() for cte in common_tables(rows)}
     for select in rows.find_all(exp.Select):
@@ -158,7 +158,7 @@ def _single_output(query: exp.Query) -> exp.Expr:
     return output.unalias()
 
 
-def _name_value(rows: exp.Expr) -> exp.Expr:
+def _name_value(rows: exp.Query) -> exp.Query:
     """A query in IN with the name of its output."""
     output = _single_output(rows)
     if isinstance(rows, exp.Select):
