@@ -244,6 +244,8 @@ def _evaluate_file(
     kinds: Mapping[str, str] = {}
     if source.labels is not None:
         kinds = read_labels(source.labels)
+        if not kinds:
+            raise MoiraeError(f"{source.labels}: no event has a label")
         unknown.add(source.labels, events, kinds, known_ids)
     corpus = JudgedCorpus(
         events.name,
@@ -253,27 +255,58 @@ def _evaluate_file(
         measure=parse_measure(measure),
     )
     gains: Callable[[CandidateSet], Gains] = corpus.gains_of
+    judged = None
     if source.judgements is not None:
-        gains = _read_gains(source.judgements, events, known_ids, unknown)
-    return build_report(
+        gains = judged = _JudgedGains(_read_gains(source.judgements, events, known_ids, unknown))
+    report = build_report(
         corpus, gains, known_after, leave_one_out=source.leave_one_out, track=show_progress
     )
+    if source.judgements is not None and judged is not None:
+        unknown.add_not_compared(source.judgements, judged.not_compared)
+    return report
 
 
 def _read_gains(
     judgements: Path, events: Path, known_ids: Set[str], unknown: "_UnknownEvents"
-) -> "Callable[[CandidateSet], Gains]":
-    """The gains of candidates by a file of judgements."""
+) -> "Mapping[str, Gains]":
+    """The gains of past events by a file of judgements, by query."""
     from moirae.feedback import read_judgements
 
     gains_by_query = read_judgements(judgements)
     judged_ids = {*gains_by_query, *chain.from_iterable(gains_by_query.values())}
+    if not gains_by_query:
+        raise MoiraeError(f"{judgements}: no query has a relevant event")
     unknown.add(judgements, events, judged_ids, known_ids)
-    return lambda candidates: gains_by_query.get(candidates.alert.event_id, {})
+    return {
+        query: {past: gain for past, gain in gains.items() if past in known_ids}
+        for query, gains in gains_by_query.items()
+    }
+
+
+class _JudgedGains:
+    """The gains of the candidates of an event, by a file of judgements."""
+
+    def __init__(self, gains_by_query: "Mapping[str, Gains]") -> None:
+        self._gains_by_query = gains_by_query
+        self.not_compared: dict[str, None] = {}
+        """Judged pairs whose past event is no candidate, as text, in time order."""
+
+    def __call__(self, candidates: "CandidateSet") -> "Gains":
+        query = candidates.alert.event_id
+        judged = self._gains_by_query.get(query)
+        if judged is None:
+            return {}
+        excluded_rows = set(candidates.excluded_rows)
+        gains = {}
+        for row, past in enumerate(candidates.candidates):
+            if past.event_id in judged and row not in excluded_rows and past.event_id != query:
+                gains[past.event_id] = judged[past.event_id]
+        self.not_compared.update({f"{query} {past}": None for past in judged if past not in gains})
+        return gains
 
 
 class _UnknownEvents:
-    """IDs of labels and judgements that no event has."""
+    """IDs of labels and judgements that no event has, or that are not compared."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -292,6 +325,18 @@ class _UnknownEvents:
         print(
             f"{path}: {len(unknown_ids)} of {len(set(ids))} IDs are of no event of {events} and are "
             f"left out: {examples}",
+            file=sys.stderr,
+        )
+
+    def add_not_compared(self, path: Path, pairs: Collection[str]) -> None:
+        """Report judged pairs that are not compared on standard error."""
+        if not pairs:
+            return
+        self.count += len(pairs)
+        examples = ", ".join(map(repr, list(pairs)[:_MAX_UNKNOWN_IDS]))
+        print(
+            f"{path}: {len(pairs)} judged pairs are left out, as the event is not compared with the "
+            f"past one (newer, within --gap, of its group or of another type): {examples}",
             file=sys.stderr,
         )
 

@@ -95,9 +95,21 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _read_values(path: Path, column: str) -> dict[str, str]:
-    """The values of a column that are not empty, by event ID."""
+    """The values of a column that are not empty, by event ID. Raises `MoiraeError` if an event has
+    two of them.
+    """
+    value_by_event: dict[str, str] = {}
     rows = _read_columns(path, "event_id", column)
-    return {event_id: value for event_id, value in rows if value}
+    for number, (event_id, value) in enumerate(rows, start=2):
+        if not value:
+            continue
+        earlier = value_by_event.setdefault(event_id, value)
+        if earlier != value:
+            raise MoiraeError(
+                f"{path}:{number}: event {event_id!r} has {column} {value!r} here and {earlier!r} "
+                "in an earlier row"
+            )
+    return value_by_event
 
 
 def _read_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:

@@ -80,3 +80,32 @@ def test_labels_without_a_known_id_are_refused(
     events, file = _write_events(tmp_path, 4), _write(tmp_path, "f.csv", lines)
     with pytest.raises(MoiraeError, match="no ID is that of an event of"):
         _evaluate("--events", events, option, file)
+
+
+@pytest.mark.parametrize(
+    ("option", "lines", "message"),
+    [
+        ("--labels", ["event_id,label"], "f.csv: no event has a label"),
+        ("--labels", ["event_id,label", "e0,", "e1"], "f.csv: no event has a label"),
+        ("--labels", ["event_id,label", "e0,a", "e1,a", "e0,b"], "f.csv:4: event 'e0' has label"),
+        ("--judgements", ["query,relevant_events", "e3,"], "no query has a relevant event"),
+    ],
+)
+def test_files_without_labels_or_with_two_of_an_event_are_refused(
+    tmp_path: Path, option: str, lines: list[str], message: str
+) -> None:
+    events, file = _write_events(tmp_path, 4), _write(tmp_path, "f.csv", lines)
+    with pytest.raises(MoiraeError, match=message):
+        _evaluate("--events", events, option, file)
+
+
+def test_judged_events_that_are_not_compared_are_named_and_do_not_count(tmp_path: Path) -> None:
+    events = _write_events(tmp_path, 8)
+    judgements = _write(
+        tmp_path, "j.csv", ["query,relevant_events", "e3,e0:1 e3:1 e5:2", "e4,e6:1"]
+    )
+    code, report, errors = _evaluate("--events", events, "--judgements", judgements)
+    assert code == 3 and report["queries"] == 1
+    assert "3 judged pairs are left out" in errors
+    assert "'e3 e3', 'e3 e5', 'e4 e6'" in errors
+    assert report["ceilings"]["p10"] == pytest.approx(0.1)
