@@ -11,24 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
 
+from benchmarks.online_logistic import OnlineLogisticRegression
 from recall.relevance.rankers import CandidateSet, Floats
 from recall.similarity.measures import SparseRows
 
 # A classifier is fitted again when this share of tags has become known.
 _GROWTH = 0.25
 _MIN_TAGS = 2
+# How often one that learns tag by tag sees each tag, if it begins anew for each alert.
+_PASSES = 5
 # Added to the probability of a tag, so that each candidate is a hit; the newest first.
 _SMALLEST_SCORE = 1e-9
 
 CLASSIFIERS: Mapping[str, Callable[[], Any]] = {
     "naive Bayes": lambda: MultinomialNB(alpha=0.05),
-    "logistic regression": lambda: SGDClassifier(
-        loss="log_loss", alpha=1e-4, max_iter=8, tol=None, random_state=0
-    ),
-    "extra trees": lambda: ExtraTreesClassifier(100, random_state=0),
+    "logistic regression": OnlineLogisticRegression,
+    # With hundreds of tags, trees of more leaves take gigabytes.
+    "extra trees": lambda: ExtraTreesClassifier(100, max_leaf_nodes=1000, random_state=0),
 }
 
 
@@ -80,6 +81,14 @@ class ClassifierRanker:
         event_type = candidate_set.alert.event_type
         count, model = self._fitted.get(event_type, (0, None))
         known_count = int(has_tag.sum())
+        if self._make_classifier is OnlineLogisticRegression:
+            rows = np.flatnonzero(has_tag)
+            if self._leave_one_out:
+                rows, count, model = np.tile(rows, _PASSES), 0, None
+            model = model or OnlineLogisticRegression()
+            self._learn(model, candidate_set, tags, rows[count:])
+            self._fitted[event_type] = known_count, model
+            return model if known_count else None
         if model is None or self._leave_one_out or known_count >= count * (1 + _GROWTH):
             if len(set(tags[has_tag].tolist())) < _MIN_TAGS:
                 return None
@@ -87,6 +96,17 @@ class ClassifierRanker:
             model = self._make_classifier().fit(matrix, tags[has_tag])
             self._fitted[event_type] = known_count, model
         return model
+
+    def _learn(
+        self,
+        model: OnlineLogisticRegression,
+        candidate_set: CandidateSet,
+        tags: npt.NDArray[np.str_],
+        rows: npt.NDArray[np.intp],
+    ) -> None:
+        """`rows`: the candidates to learn from."""
+        if len(rows):
+            model.partial_fit(_to_matrix(candidate_set.contexts)[rows], tags[rows].tolist())
 
 
 def _to_matrix(rows: SparseRows) -> csr_array:
