@@ -136,3 +136,8 @@ def test_metrics_have_series_of_some_rules_only(served: Served) -> None:
     series = [line for line in text.splitlines() if 'rule="g' in line]
     assert 0 < len(series) <= 300
     assert 'moirae_rules{state="quarantined"} 500.0' in text
+
+
+def test_export_says_how_many_rules_are_not_complete(served: Served) -> None:
+    response = served.ask("GET", "/api/v1/export/events")
+    assert (response.status_code, response.headers["Moirae-Incomplete-Rules"]) == (200, "1000")

@@ -33,6 +33,7 @@ from moirae.services import API_PREFIX, shaped_text, to_json
 from moirae.services.operations.archive import check_declared
 from moirae.services.operations.exports import ExportKind, export_rows
 from sql.access import AuditGateway
+from sql.rules import DeploymentGateway, LostVerdictGateway
 
 _EXPORT = f"{API_PREFIX}/export/{{kind}}"
 _UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
@@ -89,17 +90,20 @@ def add_file_routes(
             Query(max_length=200, pattern=r"^[^\x00]*$", description="Of `similar`: this recall."),
         ] = None,
     ) -> Response:
-        """Export stored data as JSON lines, oldest first."""
+        """Export stored data as JSON lines, oldest first.
+
+        The header `Moirae-Incomplete-Rules` is the number of rules that have not evaluated all rows.
+        """
         if not exports.acquire(blocking=False):
             raise RequestRejected(503, "too many concurrent exports", _BUSY_RETRY)
         try:
-            connection = await run_in_threadpool(
-                connect_database, settings, "server export", _EXPORT_TIMEOUT
-            )
+            connection, incomplete = await run_in_threadpool(_open_export, settings)
         except BaseException:
             exports.release()
             raise
-        return _ExportResponse(connection, exports, _stream_rows(connection, kind, recall))
+        response = _ExportResponse(connection, exports, _stream_rows(connection, kind, recall))
+        response.headers["Moirae-Incomplete-Rules"] = str(incomplete)
+        return response
 
     @app.post(
         _UPLOAD,
@@ -184,6 +188,20 @@ def add_file_routes(
         return json_response({"batch": batch, "bytes": size}, 202)
 
     return ROUTES
+
+
+def _open_export(settings: Settings) -> tuple[sql.Connection, int]:
+    """A connection, and the number of rules that failed, are in quarantine or lost verdicts."""
+    connection = connect_database(settings, "server export", _EXPORT_TIMEOUT)
+    try:
+        rules = {loss.rule for loss in LostVerdictGateway(connection).count_by_rule()}
+        for deployment in DeploymentGateway(connection).list_active():
+            if deployment.state == "quarantined" or deployment.error is not None:
+                rules.add(deployment.rule)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, len(rules)
 
 
 class _ExportResponse(StreamingResponse):
