@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+import sql
 from archiver.delta import (
     RowIds,
     StreamSchema,
@@ -34,7 +35,7 @@ from moirae.backup.workspace_files import write_tar
 from moirae.config import Settings
 from moirae.errors import MoiraeError
 from moirae.runtime import connect_database, database_dsn
-from moirae.runtime.storage import open_storage
+from moirae.runtime.storage import list_filled_tables, open_storage
 from sql.archive import FileCheckGateway
 
 FILES_PART = "files.tar"
@@ -145,6 +146,7 @@ class _Creation:
                 connect_database(self._settings, "backup") as connection,
                 take_state(connection, self._root, landing) as state,
             ):
+                self._check_tables(state, connection)
                 self._repository.claim(Ownership(state.identity.id, state.identity.generation))
                 if self._options.dump_database:
                     dsn = database_dsn(self._settings)
@@ -191,6 +193,16 @@ class _Creation:
             self._repository.remove_unused_files()
             self._repository.remove_backups(incomplete)
         return manifest
+
+    def _check_tables(self, state: WorkspaceState, connection: sql.Connection) -> None:
+        """Raise `MoiraeError` if a stream has lost its table: good backups would expire for it."""
+        filled = {table.table.name for table in state.tables if table.files}
+        for name, rows in list_filled_tables(self._settings, connection).items():
+            if name not in filled:
+                raise MoiraeError(
+                    f"{self._root}/{name}: the table is missing or empty, {rows:,} rows according to "
+                    "the ledger: run `moirae doctor --repair --dry-run`"
+                )
 
     def _write_files(self, state: WorkspaceState) -> FileEntry:
         with TemporaryFile(dir=self._staging) as file:

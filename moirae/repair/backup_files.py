@@ -1,11 +1,12 @@
 """Files of tables in a folder of backups."""
 
 import io
+import time
 from collections.abc import Mapping
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
-from archiver.delta import ArchiveTable
+from archiver.delta import ArchiveTable, begin_generation
 from moirae.backup import FILES_PART, LOG_FOLDER, FileEntry, Manifest, Repository, read_tar
 
 
@@ -43,6 +44,23 @@ class BackupFiles:
         with table.storage.write_stream(path) as target:
             copied = self._repository.read_data_file(table.name, path, target)
             self._repository.check(f"files/{table.name}/{path}", entry, copied)
+
+    def find_table(self, name: str) -> Manifest | None:
+        """The newest backup, of any generation, in which a table has files; None: none has."""
+        for manifest in self._manifests:
+            if name in manifest.tables and manifest.tables[name].files:
+                return manifest
+        return None
+
+    def restore_table(self, table: ArchiveTable, manifest: Manifest) -> None:
+        """Copy a whole table, its log last, and let it begin the generation of the workspace."""
+        for path, entry in manifest.tables[table.name].files.items():
+            self.restore_data_file(table, path, entry)
+        for name, content in sorted(self._read_logs(manifest).items()):
+            if name.startswith(f"{table.name}/"):
+                with table.storage.write_stream(name.removeprefix(f"{table.name}/")) as target:
+                    target.write(content)
+        begin_generation(table.storage, self._generation, int(time.time() * 1000))
 
     def find_log_file(self, table: ArchiveTable, name: str) -> bytes | None:
         """The content of a file of the log of a table; None: no backup has it."""

@@ -1,8 +1,10 @@
 """Plans and runs the repairs of a workspace, phase by phase: each needs what the one before mended."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 import sql
@@ -17,7 +19,9 @@ from archiver.delta import (
     remove_files,
     repair_log,
 )
-from moirae.backup import FileEntry
+from archiver.errors import ArchiverError
+from archiver.storage import as_storage
+from moirae.backup import FileEntry, Manifest
 from moirae.config import Settings
 from moirae.inspect import TableCheck, check_tables
 from moirae.repair.backup_files import BackupFiles
@@ -26,7 +30,7 @@ from moirae.repair.ledger import LedgerRepair
 from moirae.repair.set_aside import DamagedFolder
 from moirae.repair.source_search import RecordSearch
 from moirae.repair.step import RepairStep
-from moirae.runtime.storage import archived_streams, open_storage
+from moirae.runtime.storage import archived_streams, list_filled_tables, open_storage
 from sql.archive import FileCheckGateway
 
 
@@ -59,6 +63,7 @@ class Repairs:
         """The steps, each after it was done; with `dry_run` none is."""
         self._dry_run = dry_run
         phases: Sequence[Callable[[], Sequence[RepairStep]]] = (
+            self._plan_tables,
             self._plan_logs,
             self._plan_files,
             self._tables.plan_differences,
@@ -79,6 +84,42 @@ class Repairs:
     def _schemas(self) -> dict[str, StreamSchema]:
         schemas = archived_streams(self._settings, self._connection)
         return {f"streams/{schema.table_name}": schema for schema in schemas}
+
+    def _plan_tables(self) -> list[RepairStep]:
+        """Streams whose table is missing, or was made again without rows, come from a backup.
+
+        What is newer than the backup is compared with the ledger later, as are rows without one.
+        """
+        steps: list[RepairStep] = []
+        root = as_storage(self._root)
+        for name, rows in list_filled_tables(self._settings, self._connection).items():
+            table = ArchiveTable(name, "stream", root / "streams" / name.removeprefix("streams/"))
+            manifest = self._backups.find_table(name)
+            if manifest is None or not self._is_lost(table):
+                continue
+            self._skip_in_dry_run(table)
+            steps.append(
+                RepairStep(
+                    name,
+                    f"the table is missing or empty, {rows:,} rows according to the ledger",
+                    f"take the table from backup {manifest.name}, with "
+                    f"{manifest.tables[name].row_ids.count:,} rows",
+                    "what came since the backup, unless its records can be read again",
+                    partial(self._restore_table, table, manifest),
+                )
+            )
+        return steps
+
+    def _is_lost(self, table: ArchiveTable) -> bool:
+        try:
+            version = read_present_version(table)
+        except (OSError, ArchiverError, DeltaError):
+            return False  # its log is damaged
+        return version is None or not version.files
+
+    def _restore_table(self, table: ArchiveTable, manifest: Manifest) -> None:
+        self._folder.set_table_aside(table)
+        self._backups.restore_table(table, manifest)
 
     def _plan_logs(self) -> list[RepairStep]:
         steps: list[RepairStep] = []

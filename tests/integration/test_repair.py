@@ -329,3 +329,28 @@ def test_newer_database_reads_the_rows_again_that_the_archive_lacks(workspace: S
     _repair(workspace)
     assert problems_of(workspace) == []
     assert numbers_of(workspace) == list(range(100))
+
+
+@pytest.mark.parametrize("remains", ["nothing", "a table that was made again"])
+def test_table_that_is_gone_is_taken_from_a_backup(
+    workspace: Settings, public_folder: Path, remains: str
+) -> None:
+    backups = public_folder / f"backups-{remains.count(' ')}"
+    make_backup(workspace, backups)
+    with filled(workspace) as archive:
+        archive_file(archive, "later.jsonl", range(60, 70))
+    expected = numbers_of(workspace)
+    table = Path(workspace.archive) / "streams" / "cpu"
+    shutil.rmtree(table)
+    if remains != "nothing":
+        with filled(workspace):
+            pass
+    # A backup of it would let good ones expire.
+    with pytest.raises(MoiraeError, match=r"streams/cpu: the table is missing or empty, 70 rows"):
+        make_backup(workspace, backups)
+    (loss,) = _repair(workspace, backups, dry_run=True)
+    assert loss.startswith("what came since the backup")
+    _repair(workspace, backups)
+    assert numbers_of(workspace) == expected
+    assert problems_of(workspace) == []
+    assert make_backup(workspace, backups).rows == 70

@@ -22,6 +22,7 @@ from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
 from moirae.runtime.storage.redacted_batches import redact_batch, redact_file
 from moirae.runtime.storage.removed_streams import (
     archived_streams,
+    list_filled_tables,
     recalled_streams,
     with_removed_streams,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "list_filled_tables",
     "RestoreMark",
     "archived_streams",
     "check_declarations",

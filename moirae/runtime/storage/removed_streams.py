@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sql
 from moirae.config import HttpSource, Settings, Stream, stream_schema
 from moirae.runtime.storage.archive import open_storage
-from sql.archive import StreamGateway
+from sql.archive import StreamGateway, UnitGateway
 
 if TYPE_CHECKING:
     from archiver.delta import StreamSchema
@@ -32,6 +32,20 @@ def archived_streams(settings: Settings, connection: sql.Connection) -> "list[St
     """The declared streams, and those that are only archived."""
     declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
     return [*declared, *removed_streams(settings, connection)]
+
+
+def list_filled_tables(settings: Settings, connection: sql.Connection) -> dict[str, int]:
+    """The tables of the archive that must have rows according to the ledger, and how many."""
+    tables = {
+        schema.name: f"streams/{schema.table_name}"
+        for schema in archived_streams(settings, connection)
+    }
+    filled: dict[str, int] = {}
+    for counts in UnitGateway(connection).sum_by_stream():
+        rows = counts.archived - counts.deleted
+        if rows > 0 and counts.stream in tables:
+            filled[tables[counts.stream]] = rows
+    return filled
 
 
 def recalled_streams(settings: Settings, connection: sql.Connection) -> "list[StreamSchema]":
