@@ -18,6 +18,7 @@ _MODULES_BY_GOAL = {
     "BT1": "benchmarks.backtests",
     "BT2": "benchmarks.backtests",
     "BT3": "benchmarks.backtests",
+    "BT4": "benchmarks.live_beside_backtests",
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
     "G3": "benchmarks.coverage",

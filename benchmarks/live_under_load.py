@@ -34,7 +34,7 @@ from recall.ledger import Ledger
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 
 _REPETITIONS = 3
-_WARM_UP_SECONDS = 20.0
+WARM_UP_SECONDS = 20.0
 _MEASURED_SECONDS = 90.0  # about 900 alerts, of which nine are above p99
 _FIRST_ANSWERS_SECONDS = 10.0  # time that the ten alerts' recalls have for their first answers
 _LOAD_START_SECONDS = 5.0  # from adding the load until it is measured
@@ -131,7 +131,7 @@ def run() -> list[BenchmarkResult]:
 
 
 def _measure_run(seed: int) -> _RunFigures:
-    with _create_workspace(seed) as root:
+    with create_archived_workspace(seed) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         ten_alerts = _TenAlerts()
         producer = LiveProducer(root / "landing" / "cpu", seed, ten_alerts)
@@ -149,7 +149,7 @@ def _measure_phases(
     connection: Connection[Any], producer: LiveProducer, ten_alerts: _TenAlerts
 ) -> _RunFigures:
     start_live(connection, producer)
-    time.sleep(_WARM_UP_SECONDS)
+    time.sleep(WARM_UP_SECONDS)
     idle_p99 = measure_p99(connection, "bench/High", _MEASURED_SECONDS)
     ten_alerts.requested.set()
     time.sleep(_FIRST_ANSWERS_SECONDS)
@@ -210,7 +210,7 @@ def _make_load_question(number: int) -> SqlQuestion:
 
 
 @contextmanager
-def _create_workspace(seed: int) -> Iterator[Path]:
+def create_archived_workspace(seed: int) -> Iterator[Path]:
     """A workspace whose archived rows are still in its landing folder."""
     with temporary_workspace(WORKSPACE, _RULES) as root:
         for name in ("cpu", "past"):
