@@ -41,7 +41,7 @@ def explain_alert(
         verdict="none",
         reason="",
         reads_from=from_micros(key_slice.input.start),
-        reads_to=from_micros(key_slice.input.end),
+        reads_to=from_micros(key_slice.input.end - 1),
         streams=key_slice.describe_streams(),
         stages=[] if rule.is_absence else key_slice.describe_stages(),
         relations=key_slice.describe_relations(),
@@ -67,7 +67,7 @@ def _check(rule: ActiveRule, archive: BacktestArchive, key: Mapping[str, str], a
             f"{rule.name}: nothing is archived and settled of the streams that it reads"
         )
     if at >= horizon:
-        raise UsageError(f"--at: the rule is settled up to {_format_time(horizon)} only")
+        raise UsageError(f"--at: the rule is settled up to {_format_time(horizon - 1)} only")
 
 
 def _explain_open(

@@ -58,11 +58,18 @@ def read_incidents(path: Path) -> list[KnownIncident]:
         raise MoiraeError(f"{path}: cannot be read: {error}") from error
     problems: list[Problem] = []
     incidents: list[KnownIncident] = []
+    first_lines: dict[str, int] = {}
     for line, row in _read_rows(path, text):
         try:
-            incidents.append(_make_incident(row))
+            incident = _make_incident(row)
+            first = first_lines.setdefault(incident.id, line)
+            if first != line:
+                raise ValueError(f"duplicate id {incident.id!r}, first in line {first}")
+            incidents.append(incident)
         except ValueError as error:
             problems.append(Problem(str(path), line, None, str(error)))
+    if not incidents and not problems:
+        problems.append(Problem(str(path), 1, None, "has no incidents: id, starts_at, ends_at"))
     if problems:
         raise ProblemsError(problems)
     return incidents

@@ -89,6 +89,14 @@ def test_incidents_are_caught_by_alerts_that_overlap_and_have_their_labels(tmp_p
         ("i.csv", "id,starts_at,ends_at\na,soon,later\n", "i.csv:2: starts_at is not a time"),
         ("i.jsonl", '{"id": 1}\n', "i.jsonl:1: starts_at is not a time"),
         ("i.jsonl", "\n[]\n", "i.jsonl:2: is not a JSON object"),
+        ("i.csv", "starts_at,ends_at\n", "i.csv:1: has no incidents"),
+        ("i.jsonl", "", "i.jsonl:1: has no incidents"),
+        (
+            "i.csv",
+            "id,starts_at,ends_at\na,2026-01-01,2026-01-02\nb,2026-01-01,2026-01-02\n"
+            "a,2026-02-01,2026-02-02\n",
+            "i.csv:4: duplicate id 'a', first in line 2",
+        ),
         (
             "i.jsonl",
             '{"id": 1, "starts_at": "2026-01-02", "ends_at": "2026-01-01"}\n',
