@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,18 @@ from moirae.alerts import UNSET, AlertingRule, AlertLifetime, Event, LifetimeCol
 from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
 from moirae.backtest.backtest_events import BacktestEvents
 from moirae.notify import make_alert_labels
+
+
+class ShownAlerts(NamedTuple):
+    """Alerts that fired and are not hidden. `ended`: beyond all times if an alert still fires.
+
+    `labels`: each set of labels once; `label_numbers`: of each alert, the position of its set there.
+    """
+
+    fired: MicrosArray
+    ended: MicrosArray
+    labels: Sequence[Mapping[str, str]]
+    label_numbers: Positions
 
 
 @dataclass(frozen=True)
@@ -36,19 +49,31 @@ class AlertColumns:
         """The positions of the alerts that fired and are not hidden."""
         return np.flatnonzero(self.is_fired & ~self.is_hidden)
 
+    def find_shown(self) -> ShownAlerts:
+        """The alerts that are shown, by key and start."""
+        lifetimes = self.lifetimes.select(self.shown)
+        key_numbers, label_numbers = np.unique(
+            self.events.key_numbers[lifetimes.first], return_inverse=True
+        )
+        labels: list[Mapping[str, str]] = []
+        for number in key_numbers.tolist():
+            key = self.events.keys[number].values
+            labels.append(make_alert_labels(self.alerting_rule.labels, key))
+        ended = np.where(lifetimes.ended == UNSET, np.iinfo(np.int64).max, lifetimes.ended)
+        return ShownAlerts(lifetimes.fired, ended, labels, label_numbers)
+
     def find_shown_times(self) -> MicrosArray:
         """When the alerts that are shown fired, ascending."""
         return np.sort(self.lifetimes.fired[self.shown])
 
     def count_labels(self) -> Mapping[str, Counter[str]]:
         """How many of the alerts that are shown have each value of each label."""
-        first = self.lifetimes.first[self.shown]
-        counts = np.bincount(self.events.key_numbers[first], minlength=len(self.events.keys))
+        shown = self.find_shown()
+        counts = np.bincount(shown.label_numbers, minlength=len(shown.labels)).tolist()
         values: dict[str, Counter[str]] = {}
-        for number in np.flatnonzero(counts).tolist():
-            labels = make_alert_labels(self.alerting_rule.labels, self.events.keys[number].values)
+        for labels, count in zip(shown.labels, counts, strict=True):
             for name, value in labels.items():
-                values.setdefault(name, Counter())[value] += int(counts[number])
+                values.setdefault(name, Counter())[value] += count
         return values
 
     def list_all(self) -> list[BacktestAlert]:

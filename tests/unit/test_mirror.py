@@ -45,7 +45,7 @@ MODULES_BY_TEST = {
     "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",
     "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
     "unit/moirae/backtest/test_alerts.py": """
-        moirae.backtest.reports.incidents moirae.backtest.versions""",
+        moirae.backtest.versions""",
     "property/test_formats.py": """
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader

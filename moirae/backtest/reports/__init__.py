@@ -4,6 +4,7 @@ from moirae.backtest.reports.history_lints import RulePast, find_in_past, find_p
 from moirae.backtest.reports.incidents import (
     IncidentReport,
     KnownIncident,
+    count_caught,
     find_caught,
     read_incidents,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "RulePast",
     "Statistics",
     "count_alerts",
+    "count_caught",
     "find_caught",
     "find_in_past",
     "find_pairs",

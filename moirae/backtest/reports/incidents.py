@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from archiver.ingest import parse_iso_time
+from archiver.times import Micros, from_micros, to_micros
+from moirae.alerts import Positions
+from moirae.backtest.alert_columns import AlertColumns, ShownAlerts
 from moirae.backtest.alerts import BacktestAlert
 from moirae.errors import MoiraeError, Problem, ProblemsError
 
@@ -115,29 +120,76 @@ def _make_incident(row: Mapping[str, Any]) -> KnownIncident:
     return KnownIncident(str(row["id"]), times[0], times[1], labels)
 
 
+class IncidentCounts(NamedTuple):
+    """Which incidents alerts catch. `delays`: of those that are caught, as `CaughtIncident.delay`."""
+
+    caught: Sequence[str]
+    missed: Sequence[str]
+    delays: Sequence[timedelta]
+    false_alerts: int
+
+
 def find_caught(
     incidents: Sequence[KnownIncident], alerts: Sequence[BacktestAlert]
 ) -> IncidentReport:
     """An alert catches an incident if it fires during it, or still fires when it starts."""
     shown = [alert for alert in alerts if alert.is_shown]
+    times = _times_of(shown)
     caught: list[CaughtIncident] = []
     missed: list[KnownIncident] = []
-    matched: set[Any] = set()
-    for incident in incidents:
-        matching = [alert for alert in shown if _catches(alert, incident)]
-        matched.update(alert.id for alert in matching)
-        times = [alert.fired_at for alert in matching if alert.fired_at is not None]
-        if not times:
+    is_false = np.ones(len(shown), bool)
+    for incident, positions in _match(incidents, times):
+        is_false[positions] = False
+        if not len(positions):
             missed.append(incident)
             continue
-        first = min(times)
+        matching = [shown[position] for position in positions.tolist()]
+        first = from_micros(int(times.fired[positions].min()))
         lead, delay = incident.ends_at - first, first - incident.starts_at
         caught.append(CaughtIncident(incident, matching, lead, delay))
-    return IncidentReport(caught, missed, [alert for alert in shown if alert.id not in matched])
+    false_alerts = [shown[position] for position in np.flatnonzero(is_false).tolist()]
+    return IncidentReport(caught, missed, false_alerts)
 
 
-def _catches(alert: BacktestAlert, incident: KnownIncident) -> bool:
-    assert alert.fired_at is not None
-    ends_at = alert.ends_at or _NEVER
-    overlaps = alert.fired_at <= incident.ends_at and ends_at >= incident.starts_at
-    return overlaps and incident.labels.items() <= alert.labels.items()
+def count_caught(incidents: Sequence[KnownIncident], alerts: AlertColumns) -> IncidentCounts:
+    """As `find_caught`, without an object for each alert."""
+    times = alerts.find_shown()
+    caught: list[str] = []
+    missed: list[str] = []
+    delays: list[timedelta] = []
+    is_false = np.ones(len(times.fired), bool)
+    for incident, positions in _match(incidents, times):
+        is_false[positions] = False
+        if not len(positions):
+            missed.append(incident.id)
+            continue
+        caught.append(incident.id)
+        delays.append(from_micros(int(times.fired[positions].min())) - incident.starts_at)
+    return IncidentCounts(caught, missed, delays, int(is_false.sum()))
+
+
+def _times_of(shown: Sequence[BacktestAlert]) -> ShownAlerts:
+    fired: list[Micros] = []
+    ended: list[Micros] = []
+    for alert in shown:
+        assert alert.fired_at is not None
+        fired.append(to_micros(alert.fired_at))
+        ended.append(to_micros(_NEVER if alert.ends_at is None else alert.ends_at))
+    return ShownAlerts(
+        np.array(fired, np.int64),
+        np.array(ended, np.int64),
+        [alert.labels for alert in shown],
+        np.arange(len(shown)),
+    )
+
+
+def _match(
+    incidents: Sequence[KnownIncident], alerts: ShownAlerts
+) -> Iterator[tuple[KnownIncident, Positions]]:
+    """Each incident with the positions of the alerts that catch it."""
+    for incident in incidents:
+        starts, ends = to_micros(incident.starts_at), to_micros(incident.ends_at)
+        incident_labels = incident.labels.items()
+        has_labels = np.array([incident_labels <= labels.items() for labels in alerts.labels], bool)
+        positions = np.flatnonzero((alerts.fired <= ends) & (alerts.ended >= starts))
+        yield incident, positions[has_labels[alerts.label_numbers[positions]]]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from moirae.backtest.reports import KnownIncident, find_caught
+from moirae.backtest.reports import KnownIncident, count_caught
 from moirae.backtest.run import Backtest
 from moirae.backtest.tuning.parameter_values import ParameterValue
 from moirae.config import Settings
@@ -99,12 +99,12 @@ def report_value(
     shown = len(alerts.shown)
     figures: dict[str, Any] = {}
     if incidents is not None:
-        matches = find_caught(incidents, alerts.list_all())
-        delays = [row.delay.total_seconds() for row in matches.caught]
+        counts = count_caught(incidents, alerts)
+        delays = [delay.total_seconds() for delay in counts.delays]
         figures = {
-            "caught": [row.incident.id for row in matches.caught],
-            "missed": [incident.id for incident in matches.missed],
-            "false_alerts": len(matches.false_alerts),
+            "caught": counts.caught,
+            "missed": counts.missed,
+            "false_alerts": counts.false_alerts,
             "delay": median(delays) if delays else None,
         }
     start, end = span
