@@ -24,9 +24,7 @@ APACHE_TIMES = ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f %z")
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
-_MONTH_NAMES = (
-    "(?:[Jj]an|[Ff]eb|[Mm]ar|[Aa]pr|[Mm]ay|[Jj]un|[Jj]ul|[Aa]ug|[Ss]ep|[Oo]ct|[Nn]ov|[Dd]ec)"
-)
+_MONTH_NAMES = f"(?i:{'|'.join(MONTHS)})"
 _HOURS_AND_MINUTES = "[+-](?:[01]?[0-9]|2[0-3])(?::?[0-5][0-9])?"
 _OFFSET = f"(?:Z|UTC|GMT|(?:UTC|GMT)?{_HOURS_AND_MINUTES})"
 MAIL_ZONES = {
@@ -36,14 +34,14 @@ MAIL_ZONES = {
 }
 """Offsets in hours of the zones that RFC 2822 names (section 4.3)."""
 _MAIL_ZONE = "@"  # the directive of a zone in mails
-_DAY_NAMES = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:day|sday|nesday|rsday|urday)?"
+_DAY_NAMES = "(?i:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:day|sday|nesday|rsday|urday)?)"
 # By directive: the name of a part, and its pattern; without a name its text does not count.
 _DIRECTIVES: dict[str, tuple[str | None, str]] = {
     "Y": ("year", "[0-9]{4}"),
     "y": ("short_year", "[0-9]{2}"),
     "m": ("month", "[0-9]{1,2}"),
     "b": ("month_name", _MONTH_NAMES),
-    "B": ("month_name", f"{_MONTH_NAMES}[a-z]*"),
+    "B": ("month_name", f"{_MONTH_NAMES}[A-Za-z]*"),
     "d": ("day", " ?[0-9]{1,2}"),
     "e": ("day", " ?[0-9]{1,2}"),
     "H": ("hour", "[0-9]{1,2}"),

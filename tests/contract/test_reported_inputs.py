@@ -122,6 +122,9 @@ TIMES = [
     (NEW_YORK, "Fri Nov 20 10:00:00 UTC 2026", TEN),
     (NEW_YORK, "20/11/26 05:00:00:000 CET", None),
     # Mail without seconds, and with a comment; what browsers print.
+    # Oracle and SAS write months in capitals.
+    (TimeReading(formats=("%d-%b-%y %I.%M.%S.%f %p",)), "20-NOV-26 10.00.00.000000 AM", TEN),
+    (TimeReading(formats=("%d%B%Y:%H:%M:%S",)), "20NOVEMBER2026:10:00:00", TEN),
     (TimeReading(formats=("rfc2822",)), "Fri, 20 Nov 2026 11:00 +0100 (CET)", TEN),
     (
         TimeReading(formats=("%a %b %d %Y %H:%M:%S %z",)),
@@ -146,6 +149,14 @@ def test_times_of_programs_are_read(reading: TimeReading, text: str, expected: s
         ("Fri Jul 23 00:28:19.615325 2021", ["%a %b %d %H:%M:%S.%f %Y"]),
         ("31/12/2026 10:00:00 PM", ["%d/%m/%Y %I:%M:%S %p"]),
         ("1795168800.123", ["unit: s"]),  # $msec of nginx
+        # PHP and HAProxy, Oracle, browsers, `date` of GNU, SAS, MySQL
+        ("20/Nov/2026 10:00:00", ["%d/%b/%Y %H:%M:%S"]),
+        ("20/Nov/2026:10:00:00.123", ["%d/%b/%Y:%H:%M:%S.%f"]),
+        ("20-NOV-26 10.00.00.000000 AM", ["%d-%b-%y %I.%M.%S.%f %p"]),
+        ("11/20/2026, 10:00:00 AM", ["%m/%d/%Y, %I:%M:%S %p"]),
+        ("Fri Nov 20 10:00:00 AM UTC 2026", ["%a %b %d %I:%M:%S %p %Z %Y"]),
+        ("20NOV2026:10:00:00", ["%d%b%Y:%H:%M:%S"]),
+        ("261120 10:00:00", ["%y%m%d %H:%M:%S"]),
     ],
 )
 def test_a_dead_letter_names_the_formats_that_read_its_time(text: str, formats: list[str]) -> None:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache
 from itertools import product
+from typing import Any
 
 import pyarrow as pa
 import re2
@@ -15,7 +16,8 @@ from archiver.ingest.decoding.time_texts import parse_time_texts
 # Numbers of a unit between these seconds since 1970 are likely times: 1990 to 2100.
 _LIKELY_SECONDS = (631_152_000, 4_102_444_800)
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_DIGIT = re.compile("[0-9]")
+_GROUP_NAME = re.compile(r"\?P<\w+>")
+_PATTERN_BYTES = 64 << 20
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _NEWEST = 4_102_444_800_000_000
 
@@ -23,21 +25,28 @@ _NAMED_FORMATS = (
     ("apache", "%d/%b/%Y:%H:%M:%S %z"),
     ("rfc2822", "%a, %d %b %Y %H:%M:%S %z"),
     ("syslog", "%b %d %H:%M:%S"),
+    ("syslog", "%b %d %H:%M:%S.%f"),
 )
 _DATES = (
     "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d-%b-%Y", "%Y-%b-%d", "%d %b %Y", "%b %d, %Y",
     "%b %d %Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%Y-%m-%d",
+    "%d/%b/%Y", "%d/%b/%y", "%d-%b-%y", "%Y %b %d", "%Y%m%d", "%d%b%Y", "%B %d, %Y",
+    "%A, %B %d, %Y", "%a, %b %d %Y",
 )  # fmt: skip
 _TIMES_OF_DAY = (
     "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p",
-    "%H.%M.%S",
+    "%I:%M:%S.%f %p", "%I:%M:%S,%f %p", "%H.%M.%S", "%I.%M.%S.%f %p", "%H-%M-%S",
 )  # fmt: skip
 _ZONES = ("", " %z", " %Z")
+# Between date and time of day, instead of a blank; some times and zones that follow then.
+_SEPARATORS = (", ", "T", "_", "-", ":")
+_PLAIN_TIMES = ("%H:%M:%S", "%H:%M:%S.%f", "%I:%M:%S %p", "%H-%M-%S")
+_PLAIN_ZONES = ("", "%z")
 _OTHER_FORMATS = (
     "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Z %Y",
-    "%a %b %d %H:%M:%S %z %Y", "%a %b %d %Y %H:%M:%S %z", "%y%m%d %H:%M:%S",
-    "%Y-%m-%d-%H.%M.%S.%f", "%Y-%m-%d-%H:%M:%S.%f", "%Y%m%d-%H:%M:%S:%f", "%Y%m%d-%H:%M:%S.%f",
-    "%Y:%m:%d-%H:%M:%S", "%Y/%m/%d:%H:%M:%S", "%Y%m%d%H%M%S",
+    "%a %b %d %H:%M:%S %z %Y", "%a %b %d %Y %H:%M:%S %z", "%a %b %d %I:%M:%S %p %Z %Y",
+    "%y%m%d %H:%M:%S", "%Y-%m-%d-%H.%M.%S.%f", "%Y:%m:%d-%H:%M:%S", "%Y%m%d%H%M%S",
+    "%H:%M:%S %d.%m.%Y", "%H:%M:%S %Y-%m-%d",
 )  # fmt: skip
 
 
@@ -46,8 +55,12 @@ def _common_formats() -> Iterator[tuple[str, str]]:
     yield from _NAMED_FORMATS
     for directives in _OTHER_FORMATS:
         yield directives, directives
-    for date, time, zone in product(_DATES, _TIMES_OF_DAY, _ZONES):
-        yield f"{date} {time}{zone}", f"{date} {time}{zone}"
+    for parts in (
+        *product(_DATES, (" ",), _TIMES_OF_DAY, _ZONES),
+        *product(_DATES, _SEPARATORS, _PLAIN_TIMES, _PLAIN_ZONES),
+    ):
+        directives = "".join(parts)
+        yield directives, directives
     for date in _DATES:
         yield date, date
 
@@ -61,30 +74,39 @@ def likely_units(value: float | Decimal) -> list[str]:
 
 def likely_formats(texts: Sequence[str]) -> list[str]:
     """The formats that read all of some texts, as they are declared; of equal ones the first."""
-    shapes = dict.fromkeys(_DIGIT.sub("0", text.strip()) for text in texts)
-    candidates: Sequence[tuple[str, str]] | None = None
-    for shape in shapes:
-        formats = _formats_of_shape(shape)
-        candidates = [pair for pair in formats if candidates is None or pair in candidates]
-        if not candidates:
+    stripped = [text.strip() for text in texts]
+    formats, patterns = _compile_formats()
+    indexes: set[int] | None = None
+    for text in dict.fromkeys(stripped):
+        matching = set(patterns.Match(text) or ())
+        indexes = matching if indexes is None else indexes & matching
+        if not indexes:
             return []
-    array = pa.array([text.strip() for text in texts], pa.string())
+    array = pa.array(stripped, pa.string())
     names: dict[bytes, str] = {}
-    for name, directives in candidates or ():
+    for index in sorted(indexes or ()):
+        name, directives = formats[index]
         times = parse_time_texts(array, compile_time_format(directives), _NEWEST, "UTC")
-        if times.is_valid.all():
+        if times.is_valid.all() and times.micros.max() < _NEWEST:
             names.setdefault(times.micros.tobytes(), name)
     return list(names.values())
 
 
-@lru_cache(maxsize=1024)
-def _formats_of_shape(shape: str) -> tuple[tuple[str, str], ...]:
-    """The formats whose pattern matches a text, in which any digit may be another one."""
-    formats: list[tuple[str, str]] = []
-    for name, directives in _common_formats():
-        if re2.search(compile_time_format(directives).pattern, shape) is not None:
-            formats.append((name, directives))
-    return tuple(formats)
+@cache
+def _compile_formats() -> tuple[Sequence[tuple[str, str]], Any]:
+    """Formats as they are declared, with their directives; and the set of their patterns.
+
+    A text is compared with all patterns at once, in microseconds: each refused line may have another.
+    """
+    options = re2.Options()
+    options.max_mem = _PATTERN_BYTES
+    patterns = re2.Set.SearchSet(options)
+    formats = list(_common_formats())
+    for _, directives in formats:
+        pattern = compile_time_format(directives).pattern
+        patterns.Add(_GROUP_NAME.sub("?:", pattern))
+    patterns.Compile()
+    return formats, patterns
 
 
 def advise_number(column: str, value: float) -> str:
