@@ -73,12 +73,10 @@ class BestTagCalibration:
 
     def _fit(self) -> None:
         count = len(self._cases)
-        features, is_right, weights = [], [], []
-        for number, case in enumerate(self._cases, start=1):
-            features.append(np.array([1.0, case.log_odds]))
-            is_right.append(case.is_right)
-            weights.append(case.weight * (number / count) ** _AGE_POWER)
-        self.weights = fit_logistic(features, is_right, _PRIOR_WEIGHTS, weights)
+        log_odds, is_right, weights = np.array(self._cases).T
+        weights *= (np.arange(1, count + 1) / count) ** _AGE_POWER
+        features = np.column_stack([np.ones(count), log_odds])
+        self.weights = fit_logistic(features, is_right, _PRIOR_WEIGHTS, weights, start=self.weights)
 
 
 def _clip(probability: float) -> float:

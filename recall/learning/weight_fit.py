@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from recall.similarity.measures import Floats
 
@@ -39,16 +40,20 @@ def _linear_algebra_threads() -> Any:
 
 def fit_logistic(
     features: Sequence[Floats] | Floats,
-    outcomes: Sequence[bool],
+    outcomes: npt.ArrayLike,
     prior: Floats,
-    case_weights: Sequence[float] | None = None,
+    case_weights: npt.ArrayLike | None = None,
+    start: Floats | None = None,
 ) -> Floats:
     """The weights of a logistic regression; `prior`: their means before anything is known.
 
-    `case_weights`: how much each case counts; None: each counts 1.
+    `case_weights`: how much each case counts; None: each counts 1. `start`: weights that are probably
+    near; None: `prior`.
     """
     rows, labels = np.array(features), np.array(outcomes, dtype=float)
-    counts = np.ones(len(labels)) if case_weights is None else np.array(case_weights)
+    counts = np.ones(len(labels))
+    if case_weights is not None:
+        counts = np.array(case_weights)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = rows @ weights
@@ -58,7 +63,7 @@ def fit_logistic(
         slope = rows.T @ (counts * (sigmoid(logits) - labels)) + deviations / _WEIGHT_DEVIATION
         return float(value), slope
 
-    return fit_weights(loss, prior)
+    return fit_weights(loss, prior if start is None else start)
 
 
 def sigmoid(logits: Any) -> Any:
