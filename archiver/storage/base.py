@@ -6,6 +6,7 @@ copies of objects in a bucket (`archiver.storage.s3`).
 
 import errno
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from deltalake import DeltaTable
 
 LOG_FOLDER = "_delta_log"
 _UNFINISHED_SUFFIX = ".tmp"
+_UNFINISHED_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 # Errors that only writing has.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 # Creates the prepared log file under a name. Returns False if a file of that name exists.
@@ -337,7 +339,8 @@ class LocalStorage(Storage):
 
     def remove_unfinished(self) -> None:
         for path in self._folder.rglob(f".*{_UNFINISHED_SUFFIX}"):
-            path.unlink(missing_ok=True)
+            if _UNFINISHED_NAME.fullmatch(path.name):  # other programs have such files, too
+                path.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         path = self._folder / name

@@ -289,7 +289,8 @@ class Repository:
 
     def remove_unfinished(self) -> None:
         """Remove what a killed backup has left of files that it wrote. No other one may run."""
-        self._storage.remove_unfinished()
+        for folder in ("files", "backups"):
+            (self._storage / folder).remove_unfinished()
 
     def list_incomplete(self) -> list[str]:
         """The names of backups that were begun and not completed."""

@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -73,8 +74,10 @@ def test_remains_of_killed_processes_are_removed_at_any_depth(tmp_path: Path) ->
     with storage.write_stream("a/b/file", sync_folder=False) as file:
         file.write(b"content")
     storage.sync_folders(["a/b/file"])
-    (tmp_path / "a" / "b" / ".0f.tmp").write_text("part")
+    folder = tmp_path / "a" / "b"
+    (folder / f".{uuid4().hex}.tmp").write_text("part")
+    (folder / ".of-another-program.tmp").write_text("part")
     storage.remove_unfinished()
     assert storage.list_sizes() == {"a/b/file": 7}
-    assert list((tmp_path / "a" / "b").iterdir()) == [tmp_path / "a" / "b" / "file"]
+    assert sorted(path.name for path in folder.iterdir()) == [".of-another-program.tmp", "file"]
     LocalStorage(tmp_path / "absent").remove_unfinished()

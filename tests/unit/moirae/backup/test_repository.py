@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from pyrage import x25519
@@ -154,7 +154,7 @@ def test_truncated_and_missing_files_are_known_without_reading_them(
 
 def test_remains_of_a_killed_backup_are_removed(repository: Repository, tmp_path: Path) -> None:
     repository.write_data_file("streams/s", "a", io.BytesIO(b"rows"))
-    remains = tmp_path / "backups" / "files" / "streams" / "s" / ".0f.tmp"
+    remains = tmp_path / "backups" / "files" / "streams" / "s" / f".{uuid4().hex}.tmp"
     remains.write_text("part")
     repository.remove_unfinished()
     assert not remains.exists()
