@@ -1,11 +1,12 @@
 """`keep` of a stream: its old rows end, in answers with a word about it, on disk and in the counts."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -75,11 +76,14 @@ def _running(root: Path) -> Iterator[None]:
 
 
 def _oldest_row(root: Path, stream: str) -> datetime:
-    """Of all data files of a stream that are on disk."""
+    """Of all data files of a stream that are on disk; files may be deleted meanwhile."""
     oldest = []
-    for path in (root / ".moirae" / "archive").glob(f"**/{stream}/**/*.parquet"):
-        if "_delta_log" not in path.parts:
-            oldest.append(min(pq.read_table(path, columns=["ts"])["ts"].to_pylist()))
+    for folder, _, names in os.walk(root / ".moirae" / "archive" / "streams" / stream):
+        for name in names:
+            if name.endswith(".parquet") and "_delta_log" not in folder:
+                with suppress(FileNotFoundError):
+                    rows = pq.read_table(Path(folder) / name, columns=["ts"], partitioning=None)
+                    oldest.append(min(rows["ts"].to_pylist()))
     return min(oldest)
 
 
