@@ -4376,6 +4376,8 @@ export interface components {
         /**
          * RowRevisionRow
          * @description A row revision. `ts`: of its event. `row_key`: JSON; empty for a boundary.
+         *
+         *     `at`: when it was stored; None if the archive alone has it.
          */
         RowRevisionRow: {
             /** Seq */
@@ -4404,11 +4406,8 @@ export interface components {
             old_row: {
                 [key: string]: unknown;
             } | null;
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
+            /** At */
+            at: string | null;
         };
         /**
          * RowsAheadStatus
