@@ -1,7 +1,7 @@
 """HS8: what one recall process sustains, with norms and similar past events over much history.
 
-Alerts come one for each that is answered, so that a fixed number is open, each with a norm and a
-similarity recall. `python -m benchmarks.recall_load CHUNKS SECONDS` prints the tasks a second over
+Alerts of a few apps come one for each that is answered, so that a fixed number is open, each with a
+norm and a similarity recall. `python -m benchmarks.recall_load CHUNKS SECONDS` prints the tasks a second over
 one length of history; it also runs in the installation before this goal, beside this one.
 """
 
@@ -50,6 +50,7 @@ _VERSION = "1"
 _ROWS_PER_CHUNK = 1_000
 _PAST_EVENTS = 40  # of each chunk
 OPEN_ALERTS = 4
+_APPS = 10  # with alerts
 _TERMS = 400  # different ones
 _CONTEXT_TERMS = 12  # of an event
 _SIMILAR = SimilarQuestion(None, 1.0, "newest", contexts=("running",), k=10, measure="tfidf", gap=0)
@@ -92,7 +93,7 @@ class AlertSource:
             context = self._make_context(ts)
             self._connection.execute(_ADD_CONTEXT, context)
             eid = context[2]
-            app = f"a{self._number % 50}"
+            app = f"a{self._number % _APPS}"
             self._add_event(eid, ts, {"app": app})
             event = RecallEvent(eid, ts, key={"app": app}, attributes={"app": app})
             questions: dict[str, AnyQuestion] = {
@@ -257,7 +258,7 @@ def measure_rate(chunk_count: int, seconds: float) -> float:
         manager = make_manager(history)
         for _ in range(OPEN_ALERTS):
             source.add_alert()
-        serve_alerts(manager, source, history.connection, seconds / 2)  # warms up
+        serve_alerts(manager, source, history.connection, seconds)  # warms up
         began_at = time.monotonic()
         ended = serve_alerts(manager, source, history.connection, seconds)
         elapsed = time.monotonic() - began_at

@@ -128,7 +128,8 @@ class TaskClaimer:
             question_key = f"{task.spec.rule} {task.spec.version} {question_key}"
         if task.progress.pieces is None:
             task = self._plan(task, template, chunks)
-            task = self._recorder.pin_pieces(task)
+            if template is not None:  # a comparison pins what it reads at its first turn
+                task = self._recorder.pin_pieces(task)
         self._active_tasks.add(ActiveTask(task, template, question_key))
 
     def _plan(self, task: Task, template: Template | None, chunks: Sequence[ChunkRange]) -> Task:
