@@ -203,7 +203,7 @@ def test_cached_partials_of_a_chunk_are_recomputed_after_late_rows(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other chunks are answered from the cache."""
-    monkeypatch.setattr("recall.scheduling.turn_plan.choose_run_length", lambda *_: 1)
+    monkeypatch.setattr("recall.scheduling.turn_plan.choose_run_length", lambda *_, **__: 1)
     pieces_read: list[Piece] = []
     compute_partials = LocalEngine.compute_partials
 

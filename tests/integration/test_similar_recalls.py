@@ -107,7 +107,7 @@ def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "recall.scheduling.turn_plan.choose_run_length", lambda *_: 1
+        "recall.scheduling.turn_plan.choose_run_length", lambda *_, **__: 1
     )  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
