@@ -98,6 +98,25 @@ def test_tasks_that_read_all_again_join_only_those_that_have_read_as_far() -> No
     assert members(turn) == [[1, 2]]
 
 
+def test_queries_and_comparisons_do_not_shorten_each_others_runs() -> None:
+    pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(20)))
+    query = task(1, next=1, statistics=fast(1), pieces=pieces)
+    comparison = replace(query, id=UUID(int=2), question=2, needs_engine=False)
+    query_turn, comparison_turn = plan([query, comparison])
+    assert (query_turn.first.end, comparison_turn.first.end) == (7, 7)
+
+
+def test_run_grows_while_a_query_of_the_same_question_runs() -> None:
+    pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(20)))
+    ready = task(1, next=1, statistics=fast(1), pieces=pieces)
+    busy = replace(ready, id=UUID(int=2), is_busy=True)
+    slots = EngineSlots(free=1, concurrency=2, running=1)
+    (turn,) = plan([replace(ready, question=busy.question), busy], slots)
+    assert turn.first.end == 7
+    (turn,) = plan([replace(ready, question=3), busy], slots)
+    assert turn.first.end == 2
+
+
 def test_task_reads_one_piece_while_another_question_is_ready() -> None:
     first, second = (task(n, next=2, statistics=fast(2)) for n in (1, 2))
     (turn,) = plan([first, second])
