@@ -8,7 +8,7 @@ ORDER BY t.ended_at LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
 
 -- put_pieces --
 -- Replace the pieces of a task by a shorter description of them.
-UPDATE tasks SET pieces = CASE WHEN pieces IS NOT NULL THEN %(pieces)s END, piece_count = %(piece_count)s WHERE id = %(id)s
+UPDATE tasks SET pieces = CASE WHEN pieces IS NOT NULL THEN %(pieces)s::jsonb END, piece_count = %(piece_count)s WHERE id = %(id)s
 
 -- delete_superseded --
 -- Delete all but the last answers of tasks.
