@@ -177,6 +177,56 @@ def test_each_revision_equals_the_query_over_its_range(
         assert [(first, last) for first, last, _ in reads] == list(pairwise([0, *_READS]))
 
 
+def _write_rows(rng: random.Random, depth: int) -> str:
+    """A random query whose rows have host, v and ts, in a defined order where that matters."""
+    if not depth:
+        condition = rng.choice(["v > 20", "v < 70", "host <> event.host", "v % 3 = 1", "true"])
+        return f"SELECT host, v, ts FROM past WHERE {condition}"
+    inner = _write_rows(rng, depth - 1)
+    other = _write_rows(rng, rng.randrange(depth))
+    few = f"SELECT host, v, ts FROM ({other}) f ORDER BY ts DESC, v, host LIMIT {rng.randrange(1, 30)}"
+    return rng.choice(
+        [
+            f"SELECT host, max(v) AS v, min(ts) AS ts FROM ({inner}) g GROUP BY host",
+            f"SELECT DISTINCT host, v, max(ts) OVER (PARTITION BY host) AS ts FROM ({inner}) d",
+            "SELECT host, v - lag(v, 1, 0L) OVER (PARTITION BY host ORDER BY ts, v) AS v, ts "
+            f"FROM ({inner}) w",
+            f"SELECT host, v, ts FROM ({inner}) l ORDER BY v, ts, host LIMIT {rng.randrange(1, 99)}",
+            f"SELECT * FROM (({inner}) UNION ALL (SELECT * FROM ({few}) x)) u",
+            f"SELECT * FROM (({inner}) EXCEPT ({other})) e",
+            f"SELECT * FROM (({inner}) INTERSECT ({other})) i",
+            f"SELECT a.host AS host, a.v + b.v AS v, b.ts AS ts FROM ({inner}) a JOIN ({few}) b "
+            "ON a.host = b.host AND a.ts <= b.ts",
+            f"SELECT a.host AS host, coalesce(b.v, -1L) AS v, a.ts AS ts FROM ({few}) a LEFT JOIN "
+            f"(SELECT host, max(v) AS v FROM ({inner}) m GROUP BY host) b ON a.host = b.host",
+            f"SELECT host, v, ts FROM ({inner}) s WHERE EXISTS (SELECT 1 FROM ({few}) t "
+            "WHERE t.host = s.host AND t.v < s.v)",
+            f"SELECT host, v, ts FROM ({inner}) s WHERE NOT EXISTS (SELECT 1 FROM ({few}) t "
+            "WHERE t.v = s.v)",
+            f"SELECT host, v, ts FROM ({inner}) s WHERE v IN (SELECT v FROM ({other}) t)",
+        ]
+    )
+
+
+@pytest.mark.parametrize("number", every(3, range(12)))
+def test_random_query_equals_spark_over_each_range(
+    number: int, past: History, spark: SparkSession
+) -> None:
+    rng = random.Random(f"{number} {_SEED}")
+    sql = (
+        "SELECT q.host AS host, count(*) AS n, sum(q.v) AS total, max(q.ts) AS last "
+        f"FROM ({_write_rows(rng, rng.randrange(1, 4))}) q GROUP BY q.host"
+    )
+    task = past.add_task(number, sql)
+    with past.manager(session=spark.newSession) as manager:
+        run_until(manager, lambda: past.task(task)["ended_at"] is not None, 240)
+    assert past.task(task)["error"] is None, sql
+    session = spark.newSession()
+    for revision in past.revisions(task):
+        expected = _expect(session, past, sql, revision["coverage"])
+        assert _sorted(revision["answer"]) == _sorted(expected), sql
+
+
 def test_query_without_history_counts_no_rows(spark: SparkSession) -> None:
     with history(0, 1) as nothing:
         task = nothing.add_task(1, _KINDS["no rows"])
@@ -258,3 +308,20 @@ def test_answer_is_reproduced_after_late_rows(spark: SparkSession) -> None:
         replayer = SqlReplayer(past.connection, root, [SCHEMA], spark.newSession, no_relations)
         (replayed,) = replay(past.connection, task, {"sql": replayer})
         assert (replayed.equal, replayed.why) == (True, None)
+
+
+def test_another_process_goes_on_after_each_revision(past: History, spark: SparkSession) -> None:
+    """What a process that ends has not stored is read again, and the answers are the same."""
+    sql = _KINDS["over outside"].format(v=30)
+    task = past.add_task(1, sql)
+    for number in range(1, len(_READS)):
+        with past.manager(session=spark.newSession) as manager:
+            run_until(manager, lambda n=number: past.task(task)["revision"] >= n, 120)  # type: ignore[misc]
+    with past.manager(session=spark.newSession) as manager:
+        run_until(manager, lambda: past.task(task)["state"] == "done", 120)
+    session = spark.newSession()
+    revisions = past.revisions(task)
+    assert [revision["coverage"]["read"] for revision in revisions] == _READS
+    for revision in revisions:
+        expected = _expect(session, past, sql, revision["coverage"])
+        assert _sorted(revision["answer"]) == _sorted(expected)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from recall.query.parentheses import open_parentheses
 from recall.query.parsing import Unsplittable, Unsupported, parse
 from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
 from recall.query.semi_joins import join_subqueries
@@ -54,8 +55,11 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
 
 
 def parse_recall(sql: str) -> exp.Query:
-    """The syntax tree of a recall, with joins in place of EXISTS and IN. Raises `Unsupported`."""
-    return join_subqueries(normalize_aggregates(parse(sql)))
+    """The syntax tree of a recall, as it is evaluated. Raises `Unsupported`.
+
+    It has joins in place of EXISTS and IN, and no parentheses around sides of set operations.
+    """
+    return join_subqueries(open_parentheses(normalize_aggregates(parse(sql))))
 
 
 def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> Split:

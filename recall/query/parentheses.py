@@ -1,0 +1,26 @@
+"""Sides of set operations in parentheses, written without them. No I/O."""
+
+from itertools import count
+
+from sqlglot import exp
+
+
+def open_parentheses(query: exp.Query) -> exp.Query:
+    """The query with `SELECT …` in place of `(SELECT …)` as a side of UNION and the like, in place.
+
+    A side that is ordered, limited or itself a set operation becomes a subquery of FROM.
+    """
+    names = map("_p{}".format, count())
+    for operation in reversed(list(query.find_all(exp.SetOperation))):
+        for side in ("this", "expression"):
+            rows = operation.args[side]
+            if not isinstance(rows, exp.Subquery) or rows.alias:
+                continue
+            inner = rows.unnest()
+            is_plain = isinstance(inner, exp.Select) and not any(
+                map(inner.args.get, ("order", "limit", "offset", "with_"))
+            )
+            if not is_plain:
+                inner = exp.select("*").from_(inner.subquery(next(names)))
+            operation.set(side, inner)
+    return query
