@@ -17,6 +17,7 @@ def open_parentheses(query: exp.Query) -> exp.Query:
             if not isinstance(rows, exp.Subquery) or rows.alias:
                 continue
             inner = rows.unnest()
+            assert isinstance(inner, exp.Query)
             is_plain = isinstance(inner, exp.Select) and not any(
                 map(inner.args.get, ("order", "limit", "offset", "with_"))
             )
