@@ -119,21 +119,18 @@ class PastFinder:
 
         Tasks get names of files, and return event rows only.
         """
-        outcome = self.find_events_of_rules([rule], time_range)[rule]
+        outcome = self._evaluate(*self._prepare([rule], time_range))[rule]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    def find_events_of_rules(
-        self, rules: Sequence[ActiveRule], time_range: TimeRange
-    ) -> dict[ActiveRule, list[Event] | Exception]:
-        """`find_events` for rules of one shape, in one pass; a rule that fails has its error."""
-        return self._evaluate(*self._prepare(rules, time_range))
-
     def find_event_columns(
         self, rules: Sequence[ActiveRule], time_range: TimeRange
     ) -> dict[ActiveRule, list[EventColumns] | Exception]:
-        """As `find_events_of_rules`; events of plain rules become objects when they are needed."""
+        """The events of rules of one shape, in one pass; a rule that fails has its error.
+
+        Those of plain rules become objects when they are needed.
+        """
         groups, request = self._prepare(rules, time_range)
         columns: dict[ActiveRule, list[EventColumns] | Exception] = {}
         if self._is_in_memory(groups, request):
