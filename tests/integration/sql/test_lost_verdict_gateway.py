@@ -44,12 +44,12 @@ def test_lost_rows_are_stored_once_and_counted_by_rule(public_folder: Path) -> N
         gateway.delete_oldest("g/A", "1", retained=1)
         assert gateway.count_by_rule()[0].rows == 1
 
-        listed = rules.list_page(search=None, state=None, limit=None, offset=0)
+        listed = rules.list_page(search=None, state=None, by_cost=False, limit=None, offset=0)
         states = [(row.rule, row.state, row.lost) for row in listed]
         assert states == [("g/A", "running", 1), ("g/B", "disabled", 0)]
-        page = rules.list_page(search="G/", state=None, limit=1, offset=1)
+        page = rules.list_page(search="G/", state=None, by_cost=False, limit=1, offset=1)
         assert [row.rule for row in page] == ["g/B"]
-        running = rules.list_page(search="a", state="running", limit=5, offset=0)
+        running = rules.list_page(search="a", state="running", by_cost=True, limit=5, offset=0)
         assert [row.rule for row in running] == ["g/A"]
 
         deployments.quarantine_losing("g/A", "1", "lost too many")

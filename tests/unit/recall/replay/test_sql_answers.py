@@ -24,6 +24,7 @@ def stored(seen: list[Any]) -> RepeatableRow:
         request={},
         event={},
         pieces=pieces,
+        piece_count=None,
         corpus=None,
         model=None,
         seen=seen,
