@@ -158,6 +158,8 @@ export interface paths {
         /**
          * Export
          * @description Export stored data as JSON lines, oldest first.
+         *
+         *     The header `Moirae-Incomplete-Rules` is the number of rules that have not evaluated all rows.
          */
         get: operations["export_api_v1_export__kind__get"];
         put?: never;
@@ -5136,7 +5138,8 @@ export interface components {
          * StreamStatus
          * @description Counters and times of a stream. Dead letters by reason.
          *
-         *     `rewritten`: files of the ledger that were changed after they were read.
+         *     `rewritten`: files of the ledger that were changed after they were read; `renamed`: those that
+         *     were renamed, and read again.
          */
         StreamStatus: {
             accounting: components["schemas"]["Accounting"];
@@ -5162,6 +5165,8 @@ export interface components {
             open_units: number;
             /** Rewritten */
             rewritten: number;
+            /** Renamed */
+            renamed: number;
             /** Set Aside */
             set_aside: number;
             /** Newest */

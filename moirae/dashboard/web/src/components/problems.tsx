@@ -35,12 +35,13 @@ export function LostVerdicts({ status }: { status: Status }) {
     return null;
   }
   return (
-    <Message variant="warning" isInline isPlain title={`${formatCount(lost.length, "rule")} without a verdict over some rows`}>
+    <Message variant="warning" isInline isPlain title="Rules without a verdict over some rows">
       {lost.slice(0, MAX_RULES).map(({ rule, rows }) => (
         <span key={rule}>
           <Link to={`/rules/${rule}`}>{rule}</Link> ({formatCount(rows, "row")}){" "}
         </span>
       ))}
+      {lost.length > MAX_RULES && <Link to="/rules">and others</Link>}
     </Message>
   );
 }
