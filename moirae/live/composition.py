@@ -216,6 +216,7 @@ def build_live_process(
         detector.find_external_rule,
         lambda: detector.reload(ingest.event_time),
         settings.resolve_timeout,
+        role.heartbeat,
     )
     ingest.external_alerts = external_alerts
     lock = threading.Lock()

@@ -50,6 +50,9 @@ _LOG = structlog.get_logger()
 # together may be archived in another order.
 _OVERLAP = 10_000_000
 _MAX_ENDED = 5_000  # alerts that one pass ends: a source may post any number
+# Posts that one transaction records: some seconds on a busy machine, after which the process says
+# that it is alive.
+_MAX_RECORDED = 1_000
 
 
 class _RecordedAlert(NamedTuple):
@@ -72,10 +75,12 @@ class ExternalAlerts:
         find_rule: Callable[[str], ActiveRule | None],
         reload_rules: Callable[[], None],
         resolve_timeout: timedelta,
+        heartbeat: Callable[[], None],
     ) -> None:
         """`find_rule`: a rule that runs, by name. `reload_rules`: starts those that were added.
 
-        `resolve_timeout`: for which an alert fires after a post without an end.
+        `resolve_timeout`: for which an alert fires after a post without an end. `heartbeat` stores
+        that the process is alive.
         """
         self._connection = connection
         self._table = table
@@ -83,6 +88,7 @@ class ExternalAlerts:
         self._find_rule = find_rule
         self._reload_rules = reload_rules
         self._resolve_timeout = resolve_timeout // timedelta(microseconds=1)
+        self._heartbeat = heartbeat
         self._gateway = ExternalAlertGateway(connection)
         self._alerts = AlertGateway(connection)
         self._events = EventGateway(connection)
@@ -140,8 +146,11 @@ class ExternalAlerts:
 
     def _record(self, posts: Iterable[AlertPost]) -> None:
         ordered = sorted(posts, key=lambda post: post.at)
-        if not ordered:
-            return
+        for start in range(0, len(ordered), _MAX_RECORDED):
+            self._record_some(ordered[start : start + _MAX_RECORDED])
+            self._heartbeat()
+
+    def _record_some(self, ordered: Sequence[AlertPost]) -> None:
         rule_names, added = self._rules.assign({_name_of(post) for post in ordered})
         if added:
             self._reload_rules()

@@ -44,6 +44,7 @@ class Receiver:
         self.connection = connection
         self.settings = settings
         self.reloads = 0
+        self.is_killed = False
         self.archived: list[pa.Table] = []
         self._rules: dict[str, ActiveRule] = {}
         self.alerts = ExternalAlerts(
@@ -53,8 +54,13 @@ class Receiver:
             lambda name: self._rules.get(name),
             self.reload,
             settings.resolve_timeout,
+            self.heartbeat,
         )
         self.reload()
+
+    def heartbeat(self) -> None:
+        if self.is_killed:
+            raise RuntimeError("killed")
 
     def reload(self) -> None:
         self.reloads += 1
@@ -275,3 +281,18 @@ def test_posts_that_were_not_recorded_are_recorded_at_the_start(receiver: Receiv
     read_to = receiver.connection.execute("SELECT read_to FROM external_progress").fetchone()
     assert read_to is not None
     assert to_micros(read_to[0]) == to_micros(_moment(70))
+
+
+def test_many_posts_are_recorded_in_parts(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moirae.live.external_alerts._MAX_RECORDED", 2)
+    instances = [f"i{number}" for number in range(5)]
+    receiver.is_killed = True
+    with pytest.raises(RuntimeError, match="killed"):
+        receiver.post(10, *({**UP, "instance": name, "starts": 5} for name in instances))
+    assert [row[0] for row in receiver.show("external/Up")] == instances[:2]
+    receiver.is_killed = False
+    receiver.alerts.recover()
+    assert [row[0] for row in receiver.show("external/Up")] == instances
+    assert receiver.count("events") == 5
