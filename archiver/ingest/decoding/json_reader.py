@@ -401,7 +401,7 @@ def _has_path(kind: pa.DataType, steps: Sequence[str | int]) -> bool:
 
 
 def _find_field(fields: Mapping[str, pa.Array], field: str) -> pa.Array:
-    """The values of a field, which may be inside null_rows; null where a record has none."""
+    """The values of a field, which may be inside others; null where a record has none."""
     if field in fields:
         return fields[field]
     if not _leads_to_field(fields, field):
