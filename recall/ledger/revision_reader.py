@@ -85,7 +85,10 @@ class RevisionReader:
             for revision in self._tables(stream).read(after, last):
                 by_number.setdefault(revision.seq, _parse_archived(revision))
             if by_number:
-                return [by_number[number] for number in sorted(by_number)]
+                merged = [by_number[number] for number in sorted(by_number)]
+                if limit is None:
+                    merged += [row for row in rows if row.seq > last]
+                return merged
             after = last  # they have expired
         return [row for row in rows if row.seq > after]
 

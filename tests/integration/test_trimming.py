@@ -98,6 +98,9 @@ def test_trimmed_revisions_are_read_from_the_archive(world: StageWorld) -> None:
     assert revisions_of(world)[: len(before)] == before
     numbers = [row[0] for row in revisions_of(world, limit=3)]
     assert numbers == list(range(1, len(numbers) + 1))
+    root = storage.open_storage(world.settings)
+    batch = read_revisions(world.connection, root, "norm", limit=None)
+    assert [row.seq for row in batch.revisions] == numbers, "all at once"
 
 
 def test_revisions_stay_for_some_time(world: StageWorld) -> None:
