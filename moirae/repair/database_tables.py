@@ -19,7 +19,9 @@ _ACTIONS = {
     "revisions": "set both tables of the revisions aside: the recall process writes them again",
     "rows": "set both tables of the revisions aside: the recall process writes them again",
 }
-_LOSS_OF_REVISIONS = "revisions that the database has deleted by age, and earlier versions"
+_LOSS_OF_REVISIONS = (
+    "revisions that the database has no longer, such as those of ended events, and earlier versions"
+)
 
 
 class DatabaseTables:
