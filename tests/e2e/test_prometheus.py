@@ -207,8 +207,13 @@ def test_alerts_and_samples_of_prometheus(name: str, public_folder: Path) -> Non
             wait(lambda: len(list_alerts()) == 2)
             second = next(alert for alert in list_alerts() if alert["id"] != first["id"])
             wait(lambda: "fan replaced" in commands.output("similar", second["eid"]))
-            event = commands.json("events", "show", second["eid"])
-            assert {"metric": "node_load1"} in event["contexts"]["busy"]
+            # Samples come in batches, after the alert: its context is settled once they are there.
+            wait(
+                lambda: (
+                    {"metric": "node_load1"}
+                    in commands.json("events", "show", second["eid"])["contexts"]["busy"]
+                )
+            )
             url = f"http://127.0.0.1:{own_port}"
             imported = commands.json("import", "prometheus", url, "--from", "1h")["rows"]["node"]
             again = commands.json("import", "prometheus", url, "--from", "1h", "--match", "up")
