@@ -76,7 +76,7 @@ class RevisionReader:
         """Up to `limit` revisions of a stream behind a number, in order."""
         rows = self._gateway.read(stream_id, after=after, limit=limit)
         # Read after the rows: what was deleted before is archived up to this number.
-        (stream,) = [item for item in self._gateway.list_streams() if item.id == stream_id]
+        stream = self._gateway.get_stream(stream_id)
         while after < stream.trimmed_to:
             last = stream.trimmed_to
             if limit is not None:

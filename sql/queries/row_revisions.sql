@@ -47,6 +47,10 @@ SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams ORDE
 SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams
 WHERE rule IN (SELECT DISTINCT rule FROM recalled_events WHERE ended_at IS NULL AND has_stages) ORDER BY rule, name
 
+-- get_stream --
+-- One stream.
+SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams WHERE id = %(stream)s
+
 -- find_streams --
 -- Streams by name: the name of the recall or stage, or that name behind the name of its rule.
 SELECT id, rule, name, last_seq, archived, trimmed_to FROM revision_streams

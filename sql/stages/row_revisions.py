@@ -178,6 +178,12 @@ class RowRevisionGateway(Gateway):
         """All streams, by rule and name."""
         return self._records(RevisionStreamRow, "list_streams")
 
+    def get_stream(self, stream: int) -> RevisionStreamRow:
+        """A stream that exists."""
+        row = self._record(RevisionStreamRow, "get_stream", stream=stream)
+        assert row is not None
+        return row
+
     def list_streams_of_open_events(self) -> list[RevisionStreamRow]:
         """The streams of rules that have open events with stages or a condition."""
         return self._records(RevisionStreamRow, "list_of_open_events")

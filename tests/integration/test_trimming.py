@@ -154,28 +154,29 @@ def test_only_the_last_answer_stays_and_is_repeated(world: StageWorld) -> None:
 
 
 def test_late_rows_are_counted_after_trimming(world: StageWorld) -> None:
-    world.ingest([(second, "a", float(second)) for second in range(40)])
-    eid = world.request(1, 37.5, EventPlan(recalls=("norm",)))
-    with world.manager() as manager, world.runner() as runner:
-        run_until(manager, lambda: world.task_state(eid) == "done")
-        runner.end_events()
-    archive(world).trim()
+    _ask_and_trim(world)
     world.ingest([(3.2, "a", 9.0), (3.5, "a", 9.0)])
     changed = world.connection.execute("SELECT changed_since_read(t) FROM tasks t").fetchone()
     assert changed == (1,)
 
 
 def test_deleted_chunk_is_the_reason_why_an_answer_cannot_be_repeated(world: StageWorld) -> None:
+    eid = _ask_and_trim(world)
+    world.connection.execute("DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks)")
+    repeated = _repeat(world, eid)
+    assert repeated.equal is None
+    assert repeated.why is not None and "has been deleted" in repeated.why
+
+
+def _ask_and_trim(world: StageWorld) -> UUID:
+    """The event of a recall that has ended and is trimmed."""
     world.ingest([(second, "a", float(second)) for second in range(40)])
     eid = world.request(1, 37.5, EventPlan(recalls=("norm",)))
     with world.manager() as manager, world.runner() as runner:
         run_until(manager, lambda: world.task_state(eid) == "done")
         runner.end_events()
     archive(world).trim()
-    world.connection.execute("DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks)")
-    repeated = _repeat(world, eid)
-    assert repeated.equal is None
-    assert repeated.why is not None and "has been deleted" in repeated.why
+    return eid
 
 
 def _stored(world: StageWorld) -> list[tuple[Any, ...]]:
