@@ -5,6 +5,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 
 from archiver.file_names import escape_name
@@ -12,6 +13,10 @@ from archiver.formats import Format
 from archiver.ingest import SourceUnit, open_file
 from archiver.storage import ObjectPath
 from sql.archive import FileVersionRow
+
+HASHED_BYTES = 1024
+"""Bytes of a file that are hashed, to find it again under another name."""
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,11 @@ class DiscoveredFile:
     reading: int = 1
     place: str | None = None
     stamp: str | None = None
+
+
+def hash_bytes(content: bytes) -> bytes:
+    """The hash of some bytes of a file."""
+    return blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def make_units(

@@ -3,17 +3,13 @@
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 
 import structlog
 
-from moirae.live.sources.files import DiscoveredFile, unit_name
+from moirae.live.sources.files import HASHED_BYTES, DiscoveredFile, hash_bytes, unit_name
 
 _LOG = structlog.get_logger()
-
-_HASHED_BYTES = 1024
-_DIGEST_BYTES = 16
 
 Stamps = Sequence[tuple[str, str]]
 
@@ -49,12 +45,12 @@ class RenamedFiles:
             name = unit_name(file.path, self._base)
             first_name = name
             for read_size, digest, read_as in names_by_inode.get(file.inode or 0, ()):
-                if 0 < read_size <= file.size and _hash(content[:read_size]) == digest:
+                if 0 < read_size <= file.size and hash_bytes(content[:read_size]).hex() == digest:
                     first_name = read_as
                     break
             if first_name != name:
                 self._report(name, first_name)
-            digest = _hash(content[: file.size])
+            digest = hash_bytes(content[: file.size]).hex()
             stamp = f"{file.inode}:{file.size}:{digest}"
             if file.inode is not None:  # another name may be a link
                 earlier = names_by_inode.setdefault(file.inode, [])
@@ -79,9 +75,5 @@ class RenamedFiles:
 def _read_beginning(file: DiscoveredFile) -> bytes:
     """Empty if the file cannot be read: reading it says why."""
     with suppress(OSError), open(str(file.path), "rb", buffering=0) as content:
-        return content.read(_HASHED_BYTES)
+        return content.read(HASHED_BYTES)
     return b""
-
-
-def _hash(content: bytes) -> str:
-    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,8 +1,7 @@
-"""Content of growing files: their bytes, the hashes by which they are found again, their ranges."""
+"""Content of growing files: their bytes and their ranges."""
 
 import errno
 import os
-from hashlib import blake2b
 from pathlib import Path
 from typing import IO
 
@@ -11,14 +10,7 @@ import re2
 from archiver.formats import COMPRESSION_SUFFIXES, Format
 from archiver.ingest import MAX_LINE_BYTES, find_joined_end, open_content
 
-HASHED_BYTES = 1024
-_DIGEST_BYTES = 16
 _BLOCK_BYTES = 1 << 20
-
-
-def hash_bytes(content: bytes) -> bytes:
-    """The hash of some bytes of a file."""
-    return blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def is_compressed(path: Path) -> bool:

@@ -14,12 +14,10 @@ from archiver.ingest import (
 )
 from archiver.ingest.ledger import LostRecords, TopicIdentity
 from moirae.config import FileSource, Stream
-from moirae.live.sources.files import unit_name
+from moirae.live.sources.files import HASHED_BYTES, hash_bytes, unit_name
 from moirae.live.sources.growing.content import (
-    HASHED_BYTES,
     find_complete_end,
     find_text_start,
-    hash_bytes,
     read_range,
     read_whole_range,
 )

@@ -19,12 +19,8 @@ from archiver.ingest import (
     split_lines,
 )
 from moirae.config import FileSource, Stream
-from moirae.live.sources.growing.content import (
-    HASHED_BYTES,
-    hash_bytes,
-    read_range,
-    read_whole_range,
-)
+from moirae.live.sources.files import HASHED_BYTES, hash_bytes
+from moirae.live.sources.growing.content import read_range, read_whole_range
 from moirae.live.sources.growing.listing import GrowingFileListing
 from sql.archive import GrowingFileRow
 
