@@ -48,7 +48,10 @@ COMPRESSION_SUFFIXES = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """How CSV is written. `names`: the fields instead of those of a header; `header`: has one."""
+    """How CSV is written. `names`: the fields instead of those of a header; `header`: has one.
+
+    `null_values`: texts that are no values, besides the empty one.
+    """
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -57,6 +60,7 @@ class CsvDialect:
     header: bool = True
     names: tuple[str, ...] = ()
     decimal: str = "."
+    null_values: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -138,8 +142,8 @@ class Format:
         """The format of a document that `encode` returned."""
         options = dict(document)
         dialect = dict(options.pop("csv", {}))
-        if "names" in dialect:
-            dialect["names"] = tuple(dialect["names"])
+        for option in {"names", "null_values"} & dialect.keys():
+            dialect[option] = tuple(dialect[option])
         outer = tuple(options.pop("outer", ()))
         return cls(**options, csv=CsvDialect(**dialect), outer=outer)
 

@@ -85,6 +85,11 @@ class CsvOptions(ConfigModel):
     decimal: Literal[".", ","] = Field(
         default=".", description="Decimal sign of float and double columns."
     )
+    null_values: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="Texts that are no values, besides the empty one.",
+        examples=[["-", "NULL"]],
+    )
 
     @model_validator(mode="after")
     def _validate_characters(self) -> CsvOptions:

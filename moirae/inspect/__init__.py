@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         list_problems,
     )
     from moirae.inspect.incomplete_rules import list_incomplete_rules
+    from moirae.inspect.inference import ProposedStream, propose_stream
     from moirae.inspect.lost_verdicts import describe_lost_verdicts
     from moirae.inspect.norms import make_norm_metrics
     from moirae.inspect.repeat import repeat_last_answers
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
-    from moirae.inspect.stream_inference import ProposedStream, propose_stream
     from moirae.inspect.stream_sample import StreamSample, read_sample
     from moirae.inspect.timeline import Timeline, load_timeline
     from moirae.inspect.topics import (
@@ -137,7 +137,7 @@ _MODULES = {
     "restarts": ("find_crash_loops",),
     "rows_ahead": ("summarize_rows_ahead",),
     "set_aside": ("describe_subject", "list_set_aside"),
-    "stream_inference": ("ProposedStream", "propose_stream"),
+    "inference": ("ProposedStream", "propose_stream"),
     "stream_sample": ("StreamSample", "read_sample"),
     "timeline": ("Timeline", "load_timeline"),
     "topics": ("describe_lost_records", "list_brokers_away", "list_source_errors"),

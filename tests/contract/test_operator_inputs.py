@@ -179,6 +179,23 @@ def test_csv_is_written_in_other_ways() -> None:
     assert rows == [(TEN, None, 1.0, '{"more":"a\\"b"}')]
 
 
+def test_texts_that_are_no_values_are_null() -> None:
+    """As flow logs of AWS have it, and exports of databases."""
+    dialect = CsvDialect(delimiter=" ", null_values=("-", "NULL"))
+    content = (
+        b'start dstport action note\n1795168800 443 ACCEPT "-"\n1795168800 - - x-\n'
+        b"1795168800 NULL null -\n- 1 ACCEPT -\n"
+    )
+    schema = declare({"dstport": "int", "action": "string"}, {"ts": ("start",)})
+    rows, refused = read_rows(schema, content, Format("csv", csv=dialect))
+    assert rows == [
+        (TEN, 443, "ACCEPT", '{"note":null}'),
+        (TEN, None, None, '{"note":"x-"}'),
+        (TEN, None, "null", '{"note":null}'),
+    ]
+    assert [line.detail for line in refused] == ["column ts: event time is missing"]
+
+
 def test_access_logs_are_rows() -> None:
     content = (
         b'203.0.113.9 - - [20/Nov/2026:10:00:00 +0100] "GET /x?y=\\"1\\" HTTP/1.1" 500 1234 "-" '

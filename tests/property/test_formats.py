@@ -337,6 +337,6 @@ def test_time_blocks_equal_lines(reading: TimeReading, values: list[Any], is_uni
     schema = declare({}, time=reading)
     assert_same(schema, RecordReading(JSONL, clock=CLOCK), lines)
     texts = [b"" if value is None else str(value).encode() for value in values]
-    dialect = CsvDialect(delimiter=";")
+    dialect = CsvDialect(delimiter=";", null_values=("noon", "1"))
     fields = RecordReading(Format("csv", csv=dialect), ("ts", "v"), CLOCK)
     assert_same(schema, fields, [text + b";1" for text in texts])

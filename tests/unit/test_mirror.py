@@ -51,8 +51,8 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader
         archiver.ingest.decoding.text_splitting
         archiver.ingest.decoding.time_texts archiver.ingest.decoding.value_conversion""",
-    "unit/moirae/inspect/test_stream_inference.py": """
-        moirae.inspect.field_types""",
+    "unit/moirae/inspect/inference/test_stream_inference.py": """
+        moirae.inspect.inference.field_types""",
     "contract/test_shared_computation.py": """
         moirae.evaluation.contexts.evaluator moirae.evaluation.contexts.shared_queries""",
     "contract/test_spark_filters.py": """

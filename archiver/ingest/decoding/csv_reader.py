@@ -46,7 +46,7 @@ def read_csv_block(
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.string()),
-                null_values=[""],
+                null_values=["", *dialect.null_values],
                 strings_can_be_null=True,
             ),
         ).read_next_batch()

@@ -57,6 +57,7 @@ def csv_parser(
     width = len(header)
     delimiter = dialect.delimiter
     is_valid = 0 < len(set(header)) == width
+    null = {"", *dialect.null_values}
 
     def parse(record: bytes) -> dict[str, Any]:
         if not is_valid:
@@ -69,8 +70,10 @@ def csv_parser(
             fields = text.split(delimiter)
         if len(fields) != width:
             raise InvalidValue(f"the line has {len(fields)} fields, the header has {width}")
-        # An empty field is a null.
-        return {name: field or None for name, field in zip(header, fields, strict=True)}
+        return {
+            name: None if field in null else field
+            for name, field in zip(header, fields, strict=True)
+        }
 
     return parse
 

@@ -31,7 +31,7 @@ _DATES = (
     "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d-%b-%Y", "%Y-%b-%d", "%d %b %Y", "%b %d, %Y",
     "%b %d %Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%Y-%m-%d",
     "%d/%b/%Y", "%d/%b/%y", "%d-%b-%y", "%Y %b %d", "%Y%m%d", "%d%b%Y", "%B %d, %Y",
-    "%A, %B %d, %Y", "%a, %b %d %Y",
+    "%A, %B %d, %Y", "%a, %b %d %Y", "%y/%m/%d",
 )  # fmt: skip
 _TIMES_OF_DAY = (
     "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p",
@@ -46,6 +46,7 @@ _OTHER_FORMATS = (
     "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Z %Y",
     "%a %b %d %H:%M:%S %z %Y", "%a %b %d %Y %H:%M:%S %z", "%a %b %d %I:%M:%S %p %Z %Y",
     "%y%m%d %H:%M:%S", "%Y-%m-%d-%H.%M.%S.%f", "%Y:%m:%d-%H:%M:%S", "%Y%m%d%H%M%S",
+    "%m-%d %H:%M:%S", "%m-%d %H:%M:%S.%f", "%d-%m %H:%M:%S", "%d-%m %H:%M:%S.%f",
     "%H:%M:%S %d.%m.%Y", "%H:%M:%S %Y-%m-%d",
 )  # fmt: skip
 

@@ -9,7 +9,9 @@ from archiver.formats import CSV, JSONL, CsvDialect, Format, infer_format_name, 
     "record_format",
     [
         JSONL,
-        Format("csv", csv=CsvDialect(delimiter=";", names=("a", "b"), header=False)),
+        Format(
+            "csv", csv=CsvDialect(delimiter=";", names=("a", "b"), header=False, null_values=("-",))
+        ),
         Format("text", pattern="(?P<a>.*)", starts_with="x", encoding="utf-16"),
         Format("json", records="items"),
     ],

@@ -13,9 +13,10 @@ def with_source(source: str) -> str:
 
 
 def test_formats_have_options(tmp_path: Path) -> None:
-    source = "{files: a.log, format: csv, csv: {delimiter: ';', names: [ts, host]}, encoding: UTF8}"
+    source = "{files: a.log, format: csv, csv: {delimiter: ';', names: [ts], null_values: ['-']}, "
+    source += "encoding: UTF8}"
     stream = load(tmp_path, with_source(source)).streams["cpu"]
-    dialect = CsvDialect(delimiter=";", names=("ts", "host"))
+    dialect = CsvDialect(delimiter=";", names=("ts",), null_values=("-",))
     assert stream.source.record_format == Format("csv", csv=dialect)
     assert stream.identity == "row" and stream.time_reading == TimeReading()
 

@@ -9,6 +9,7 @@ import pytest
 from moirae.config import Stream
 from moirae.inspect import propose_stream, read_sample
 
+TEN = "2026-11-20T10:00:00Z"
 CLOUDWATCH = {
     "owner": "012345678901",
     "logGroup": "web",
@@ -94,3 +95,56 @@ def test_utf_16_without_a_mark_is_declared(tmp_path: Path, encoding: str) -> Non
         "csv": {"delimiter": ";"},
         "encoding": encoding,
     }
+
+
+# Documents with their rows at some depth, and the path to these.
+DOCUMENTS: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "search": (
+        {"took": 1, "hits": {"total": {"value": 1}, "hits": [{"_source": {"@timestamp": TEN}}]}},
+        "hits.hits",
+        {},
+    ),
+    "metrics of Azure": (
+        {
+            "value": [
+                {"name": {"value": "cpu"}, "timeseries": [{"data": [{"timeStamp": TEN, "v": 1}]}]}
+            ]
+        },
+        "value.timeseries.data",
+        {"v": 1},
+    ),
+    "logs of OTLP": (
+        {
+            "resourceLogs": [
+                {"scopeLogs": [{"logRecords": [{"timeUnixNano": "1795168800000000000"}]}]}
+            ]
+        },
+        "resourceLogs.scopeLogs.logRecords",
+        {},
+    ),
+    "answer of Prometheus": (
+        {"data": {"result": [{"metric": {"job": "a"}, "value": [1795168800, "1.5"]}]}},
+        "data.result",
+        {"metric_job": "a", "value_1": 1.5},
+    ),
+    "arrays inside rows": (
+        {"Records": [{"eventTime": TEN, "resources": [{"ARN": "x"}], "n": 1}]},
+        "Records",
+        {"n": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_rows_are_found_where_the_times_are(tmp_path: Path, name: str) -> None:
+    document, path, expected = DOCUMENTS[name]
+    declaration, rows = _propose(tmp_path / "x.json", json.dumps(document))
+    assert declaration["source"]["records"] == path
+    assert [row["ts"].isoformat() for row in rows] == ["2026-11-20T10:00:00+00:00"]
+    assert {column: rows[0][column] for column in expected} == expected
+
+
+def test_arrays_without_times_are_parts_of_a_row(tmp_path: Path) -> None:
+    declaration, rows = _propose(tmp_path / "x.json", json.dumps({"ts": TEN, "tags": [{"k": "v"}]}))
+    assert declaration["source"]["format"] == "jsonl"
+    assert [row["tags"] for row in rows] == ['[{"k":"v"}]']

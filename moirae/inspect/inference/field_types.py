@@ -8,17 +8,26 @@ from typing import Any
 
 from archiver.ingest import likely_formats, likely_units, parse_iso_time
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_MAX_INTEGER = 2**63 - 1
 _LEADING_ZERO = re.compile(r"-?0[0-9]")
 _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf)", re.I
 )
-_TIME_NAME = re.compile(r"(?:^|[._@])(?:ts|.*time.*|.*date.*|.*timestamp|created.*|start.*)$", re.I)
+_TIME_NAME = re.compile(
+    r"(?:^|[._@])(?:ts|t|.*time.*|.*date.*|created.*|start.*|epoch.*|clock|seconds)$"
+    r"|\[0\]$",
+    re.I,
+)
 _TIMES_OF_DAY = (
     (re.compile(r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}"), "%H:%M:%S"),
+    (re.compile(r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}\.[0-9]+"), "%H:%M:%S.%f"),
     (re.compile(r"[0-9]{1,2}:[0-9]{2}"), "%H:%M"),
+    (re.compile(r"[0-9]{1,2}:[0-9]{2}:[0-9]{2} [AaPp][Mm]"), "%I:%M:%S %p"),
+    (re.compile(r"[0-9]{1,2}:[0-9]{2} [AaPp][Mm]"), "%I:%M %p"),
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DIGITS_OF_TIME = re.compile(r"[0-9]{8}(?:[0-9]{6})?")  # 20261120100000
 _MAX_DEPTH = 4
 
 
@@ -40,7 +49,8 @@ class TimeSummary:
 class FieldSummary:
     """A field of records. `is_whole`: each of `count` records has it.
 
-    `time_of_day`: the format in which it is one; None: it is not.
+    `time_of_day`: the format in which it is one; None: it is not. `is_nested`: some values are
+    objects or arrays.
     """
 
     name: str
@@ -50,6 +60,7 @@ class FieldSummary:
     distinct: int
     time: TimeSummary | None
     time_of_day: str | None = None
+    is_nested: bool = False
 
     @property
     def is_named_time(self) -> bool:
@@ -58,8 +69,8 @@ class FieldSummary:
 
     @property
     def is_text_time(self) -> bool:
-        """Whether it is a time that cannot be another number."""
-        return self.time is not None and not self.time.units
+        """Whether it is a time that cannot be a number."""
+        return self.time is not None and not self.time.units and self.type != "bigint"
 
 
 def summarize_fields(
@@ -93,8 +104,20 @@ def _flatten(record: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value and depth < _MAX_DEPTH:
             yield from _flatten(value, f"{path}.", depth + 1)
+        elif isinstance(value, list) and _is_timed_value(value):
+            yield from ((f"{path}[{index}]", element) for index, element in enumerate(value))
         else:
             yield path, value
+
+
+def _is_timed_value(elements: list[Any]) -> bool:
+    """Whether an array is a time and a value, as Prometheus writes samples."""
+    return (
+        len(elements) == 2
+        and isinstance(elements[0], int | float)
+        and not isinstance(elements[1], list | Mapping)
+        and bool(likely_units(elements[0]))
+    )
 
 
 def _summarize(name: str, values: Sequence[Any], count: int) -> FieldSummary:
@@ -102,7 +125,10 @@ def _summarize(name: str, values: Sequence[Any], count: int) -> FieldSummary:
     distinct = len(set(map(str, values)))
     is_whole = len(values) == count
     time_of_day = _find_time_of_day(values)
-    return FieldSummary(name, _find_type(values), is_whole, count, distinct, time, time_of_day)
+    is_nested = any(isinstance(value, Mapping | list) for value in values)
+    return FieldSummary(
+        name, _find_type(values), is_whole, count, distinct, time, time_of_day, is_nested
+    )
 
 
 def _find_time_of_day(values: Sequence[Any]) -> str | None:
@@ -122,7 +148,7 @@ def _find_type(values: Sequence[Any]) -> str:
     texts = list(map(str, values))
     if any(_LEADING_ZERO.match(text) for text in texts):
         return "string"  # an identifier of digits
-    if all(_INTEGER.fullmatch(text) for text in texts):
+    if all(_INTEGER.fullmatch(text) and abs(int(text)) <= _MAX_INTEGER for text in texts):
         return "bigint"
     return "double" if all(_NUMBER.fullmatch(text) for text in texts) else "string"
 
@@ -138,7 +164,10 @@ def _summarize_times(values: Sequence[Any]) -> TimeSummary | None:
         common = set.intersection(*units) if units else set()
         ordered = [unit for unit in ("s", "ms", "us", "ns") if unit in common]
         is_text = any(isinstance(value, str) for value in values)
-        return TimeSummary(ordered, [], is_local=False, is_text=is_text) if ordered else None
+        if ordered:
+            return TimeSummary(ordered, [], is_local=False, is_text=is_text)
+        if not all(_DIGITS_OF_TIME.fullmatch(text) for text in texts):
+            return None
     moments = list(map(_parse_iso, texts))
     if all(moment is not None for moment in moments):
         is_local = any(moment.tzinfo is None for moment in moments if moment is not None)

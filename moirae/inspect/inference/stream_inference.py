@@ -8,8 +8,8 @@ from typing import Any
 
 from archiver.formats import CSV, JSONL, LOG_FORMATS, MISSING, find_value
 from archiver.ingest import sample_records
-from moirae.inspect.field_types import FieldSummary, summarize_fields
-from moirae.inspect.format_inference import InferredFormat, infer_format
+from moirae.inspect.inference.field_types import FieldSummary, summarize_fields
+from moirae.inspect.inference.format_inference import InferredFormat, infer_formats
 
 # Names of event times, the likeliest first; compared without case, dots and underscores.
 _TIME_NAMES = (
@@ -47,19 +47,12 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
 
     Raises `ValueError` if the sample has no records, or neither a time nor a key.
     """
-    sampled = infer_format(paths[0])
-    records = sample_records(paths[0], sampled.format)
-    if not records:
-        raise ValueError(f"{paths[0]}: no records that a format could read")
-    records = records[: max(_MIN_RECORDS, _MAX_VALUES // (len(records[0]) or 1))]
-    fields = summarize_fields(records, sampled.format.csv.decimal)
-    questions = list(sampled.open_questions)
-    time = _choose_time(fields)
-    time_names = _choose_alternative_times(fields, records) if time is None else [time.name]
-    if time is None and time_names:
-        time = next(summary for summary in fields if summary.name == time_names[0])
-    if time is None:
-        return _propose_relation(paths[0], sampled, fields, _choose_relation_key(records, fields))
+    sampled = _choose_sample(paths[0])
+    if not sampled.time_names:
+        return _propose_relation(paths[0], sampled)
+    fields, time_names = sampled.fields, sampled.time_names
+    questions = list(sampled.inferred.open_questions)
+    time = next(summary for summary in fields if summary.name == time_names[0])
     time_of_day = _find_time_of_day(time, fields)
     columns: dict[str, Any] = {"ts": _column("ts", "timestamp", time.name)}
     if len(time_names) > 1:
@@ -76,18 +69,55 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
     key = _choose_key(fields, columns)
     if key is not None:
         declaration["key"] = [key]
-    declaration["source"] = {"files": str(paths[0]), **sampled.options}
+    declaration["source"] = {"files": str(paths[0]), **sampled.inferred.options}
     questions += time_questions
-    if sampled.format.name in LOG_FORMATS:
+    assert time.time is not None
+    if time.time.is_date and time_of_day is None and _has_other_time(fields, time):
+        questions.append(f"times of day: {time.name} has dates alone")
+    if sampled.inferred.format.name in LOG_FORMATS:
         questions.append("whether the file grows and rotates: then `tail: true`")
     return ProposedStream(declaration, questions)
 
 
-def _propose_relation(
-    path: Path, sampled: InferredFormat, fields: Sequence[FieldSummary], key: Sequence[str]
-) -> ProposedStream:
-    """A relation. `key`: names of fields."""
-    if not key or sampled.format not in (JSONL, CSV):
+@dataclass(frozen=True)
+class _Sample:
+    """What a format reads. `time_names`: fields that are event times, of which each record has one."""
+
+    inferred: InferredFormat
+    records: Sequence[Mapping[str, Any]]
+    fields: Sequence[FieldSummary]
+    time_names: Sequence[str]
+
+
+def _choose_sample(path: Path) -> _Sample:
+    """What the likeliest format reads that finds times; if none does, the likeliest one."""
+    likeliest = None
+    for inferred in infer_formats(path):
+        sampled = _sample(path, inferred)
+        if sampled.time_names:
+            return sampled
+        if sampled.records and likeliest is None:
+            likeliest = sampled
+    if likeliest is None:
+        raise ValueError(f"{path}: no records that a format could read")
+    return likeliest
+
+
+def _sample(path: Path, inferred: InferredFormat) -> _Sample:
+    records = sample_records(path, inferred.format)
+    if not records:
+        return _Sample(inferred, [], [], [])
+    records = records[: max(_MIN_RECORDS, _MAX_VALUES // (len(records[0]) or 1))]
+    fields = summarize_fields(records, inferred.format.csv.decimal)
+    time = _choose_time(fields)
+    names = _choose_alternative_times(fields, records) if time is None else [time.name]
+    return _Sample(inferred, records, fields, names)
+
+
+def _propose_relation(path: Path, sampled: _Sample) -> ProposedStream:
+    fields = sampled.fields
+    key = _choose_relation_key(sampled.records, fields)
+    if not key or sampled.inferred.format not in (JSONL, CSV):
         raise ValueError(f"{path}: no field is a time in all records")
     names: set[str] = set()
     columns: dict[str, Any] = {}
@@ -97,7 +127,7 @@ def _propose_relation(
         columns[name] = _column(name, summary.type, summary.name)
         if summary.name in key:
             key_columns.append(name)
-    source = {"file": str(path), **sampled.options}
+    source = {"file": str(path), **sampled.inferred.options}
     declaration = {"columns": columns, "key": key_columns, "source": source}
     question = "an event time, which rows of a stream have: so this is a relation"
     return ProposedStream(declaration, [question], is_relation=True)
@@ -189,6 +219,10 @@ def _find_time_of_day(time: FieldSummary, fields: Sequence[FieldSummary]) -> Fie
     return candidates[0] if time.time.is_date and len(candidates) == 1 else None
 
 
+def _has_other_time(fields: Sequence[FieldSummary], time: FieldSummary) -> bool:
+    return any(field.is_named_time for field in fields if field is not time)
+
+
 def _declare_time(summary: FieldSummary, time_of_day: FieldSummary | None) -> tuple[Any, list[str]]:
     """The key `time`, and what the sample leaves open of it."""
     assert summary.time is not None
@@ -224,7 +258,7 @@ def _choose_key(fields: Sequence[FieldSummary], columns: Mapping[str, Any]) -> s
 
 def _rank_key(summary: FieldSummary) -> int | None:
     """How unlikely a field is the key; None: it is none."""
-    if not summary.is_whole:
+    if not summary.is_whole or summary.is_nested:
         return None
     plain = summary.name.rpartition(".")[2].lower()
     rank = _KEY_NAMES.index(plain) if plain in _KEY_NAMES else None
