@@ -9,7 +9,7 @@ ArchiverError
 ├── IncompatibleColumn   a column of a file cannot be converted to its declared type
 ├── IncompatibleDeclaration  a stream is declared such that its table cannot follow
 ├── IncompatibleTable    another program changed a Delta table such that it cannot be read
-├── LogDamaged           a commit of a Delta table cannot be parsed
+├── LogDamaged           a commit of a Delta table cannot be parsed, or is gone
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
 ├── SourceDamaged        a source unit cannot be read to its end

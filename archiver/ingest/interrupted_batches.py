@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 import sql
 from archiver.delta import StreamTable
+from archiver.errors import LogDamaged
 from sql.archive import InterruptedUnitRow, StreamGateway, UnitGateway
 
 
@@ -45,12 +46,23 @@ class InterruptedBatches:
         self._is_open = False
 
     def count(self) -> None:
-        """Count the appended rows that the ledger does not count."""
+        """Count the appended rows that the ledger does not count.
+
+        Raises `LogDamaged` if a table has fewer appends than the ledger counts.
+        """
         with self._connection.transaction():
             self._recorded = self._streams.list_appends()
             for stream, table in self._tables.items():
                 recorded = self._recorded.get(stream)
-                if recorded is not None and recorded < table.append_count:
+                if recorded is None:
+                    continue
+                if recorded > table.append_count:
+                    raise LogDamaged(
+                        f"{table.storage}: has {table.append_count:,} appends, {recorded:,} "
+                        "according to the ledger: it was lost, or is older than the database: run "
+                        "`moirae doctor --repair --dry-run`"
+                    )
+                if recorded < table.append_count:
                     self._units.add_interrupted(_count_rows(table, recorded))
             self.record_appends()
 

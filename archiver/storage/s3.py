@@ -325,7 +325,8 @@ class S3Storage(Storage):
 
     def replace(self, target: Storage) -> None:
         assert isinstance(target, S3Storage)
-        names = [name for name, _ in self._list_objects()]
+        # The beginning of the log last: until then, readers do not take the copy for a table.
+        names = sorted((name for name, _ in self._list_objects()), reverse=True)
         if names:
             if not target.exists(_COMPLETE_MARK):
                 target.remove_all()

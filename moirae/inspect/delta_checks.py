@@ -44,7 +44,7 @@ def run_delta_checks(
     storage = open_storage(settings)
     findings: list[Finding] = []
     for schema in schemas:
-        if StreamTable.exists(storage, schema.name):
+        if StreamTable.exists(storage, schema.table_name):
             findings += _check_table(schema.name, StreamTable(storage, schema), spark)
     return findings
 

@@ -24,6 +24,7 @@ from sql.archive import (
     FileCheckGateway,
     LedgerRow,
     RepairGateway,
+    StreamGateway,
     UnitGateway,
 )
 from sql.topics import LostRecordsGateway
@@ -47,16 +48,26 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     tables = check_tables(storage, FileCheckGateway(connection))
     findings += describe_tables(tables)
-    damaged = {table.table.name for table in tables if table.is_damaged}
+    # Tables without a commit are not opened: that would create them.
+    is_damaged = {table.table.name: table.is_damaged for table in tables}
+    appends = StreamGateway(connection).list_appends()
     for schema in archived_streams(settings, connection):
         name = schema.name
         ledger = UnitGateway(connection).list_ledger(name)
         findings.append(_check_accounting(name, ledger))
-        if f"streams/{schema.table_name}" in damaged:
+        path = f"streams/{schema.table_name}"
+        if path not in is_damaged:
+            findings += [
+                _check_no_rows(name, ledger),
+                _check_dead_letters(name, connection, ledger),
+            ]
+            continue
+        if is_damaged[path]:
             findings.append(_refuse_rows(name))
             continue
         table = StreamTable(storage, schema)
         findings += _check_rows(name, table, stored_chunks, ledger)
+        findings.append(_check_appends(name, table, appends.get(name)))
         history = settings.archive_history.total_seconds()
         findings.append(_check_chunks_of_files(name, table, chunks, history))
         findings += check_readers(name, table)
@@ -66,9 +77,9 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
     findings += _check_losses(connection)
     findings += _list_lost_rows(connection)
     for name in ARCHIVED_TABLES:
-        if name in damaged:
+        if is_damaged.get(name):
             findings.append(_refuse_rows(name))
-        else:
+        elif name in is_damaged:
             findings.append(check_archived_rows(settings, connection, name))
     return findings
 
@@ -80,6 +91,18 @@ def _list_lost_rows(connection: sql.Connection) -> Iterator[Finding]:
         rows[lost.stream] += lost.rows
     for stream, count in rows.items():
         yield Finding(f"{stream}: rows that were lost with their files", (), f"{count:,} rows")
+
+
+def _check_no_rows(stream: str, ledger: Sequence[LedgerRow]) -> Finding:
+    """A stream without a table has no rows."""
+    rows = sum(unit.archived - unit.deleted for unit in ledger if unit.done)
+    problems: list[str] = []
+    if rows:
+        problems.append(
+            f"the table is missing, {rows:,} rows according to the ledger: see "
+            "`moirae doctor --repair --dry-run`"
+        )
+    return Finding(f"{stream}: table and ledger agree, per source unit", problems, "no table yet")
 
 
 def _refuse_rows(table: str) -> Finding:
@@ -206,6 +229,15 @@ def _check_rows(
     yield Finding(
         f"{stream}: each row is in the chunk of its time", misplaced, f"{len(chunks)} chunks"
     )
+
+
+def _check_appends(stream: str, table: StreamTable, counted: int | None) -> Finding:
+    """`counted`: by the ledger, which counts an append after its commit; None: it is not known."""
+    problems: list[str] = []
+    if counted is not None and counted > table.append_count:
+        problems.append(f"{counted:,} appends in the ledger, {table.append_count:,} in the table")
+    check = f"{stream}: the table has all appends that the ledger counts"
+    return Finding(check, problems, f"{table.append_count:,} appends")
 
 
 def _outside(chunk: Chunk, ts: Any) -> Any:

@@ -3,10 +3,12 @@
 import io
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
 from archiver.delta import ArchiveTable, begin_generation
+from archiver.storage import Storage
 from moirae.backup import FILES_PART, LOG_FOLDER, FileEntry, Manifest, Repository, read_tar
 
 
@@ -52,15 +54,20 @@ class BackupFiles:
                 return manifest
         return None
 
-    def restore_table(self, table: ArchiveTable, manifest: Manifest) -> None:
-        """Copy a whole table, its log last, and let it begin the generation of the workspace."""
+    def restore_table(self, table: ArchiveTable, copy: Storage, manifest: Manifest) -> None:
+        """Copy a whole table into another folder, and then to its place, as a table of the
+        generation of the workspace. Until it is complete there, the folder exists.
+        """
+        copy.remove_all()
+        copied_table = replace(table, storage=copy)
         for path, entry in manifest.tables[table.name].files.items():
-            self.restore_data_file(table, path, entry)
+            self.restore_data_file(copied_table, path, entry)
         for name, content in sorted(self._read_logs(manifest).items()):
             if name.startswith(f"{table.name}/"):
-                with table.storage.write_stream(name.removeprefix(f"{table.name}/")) as target:
+                with copy.write_stream(name.removeprefix(f"{table.name}/")) as target:
                     target.write(content)
-        begin_generation(table.storage, self._generation, int(time.time() * 1000))
+        begin_generation(copy, self._generation, int(time.time() * 1000))
+        copy.replace(table.storage)
 
     def find_log_file(self, table: ArchiveTable, name: str) -> bytes | None:
         """The content of a file of the log of a table; None: no backup has it."""

@@ -26,7 +26,14 @@ from moirae.repair.rereading import RowLimits, read_lost_rows
 from moirae.repair.source_search import PresentRecords, RecordSearch
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import archived_streams, open_storage
-from sql.archive import ChunkGateway, LostRowsRecord, RecordedUnitRow, RepairGateway, UnitGateway
+from sql.archive import (
+    ChunkGateway,
+    LostRowsRecord,
+    RecordedUnitRow,
+    RepairGateway,
+    StreamGateway,
+    UnitGateway,
+)
 
 _SHOWN_SOURCES = 3
 _SHOWN_ROWS = 20  # of lost rows whose identities are known
@@ -55,6 +62,7 @@ class LedgerRepair:
         self._search = search
         self._repairs = RepairGateway(connection)
         self._units = UnitGateway(connection)
+        self._streams = StreamGateway(connection)
         self._lost_files: dict[str, list[_LostFile]] = {}
         self._skipped: set[str] = set()
 
@@ -110,7 +118,22 @@ class LedgerRepair:
         for row in recorded:
             missing = difference.missing[row.id]
             steps.append(self._plan_missing(name, table, row, missing, erasures))
+        counted = self._streams.list_appends().get(stream)
+        if counted is not None and counted > table.append_count:
+            steps.append(
+                RepairStep(
+                    stream,
+                    f"{counted:,} appends in the ledger, {table.append_count:,} in the table",
+                    "count from the appends of the table on",
+                    "",
+                    partial(self._count_appends, table),
+                )
+            )
         return steps
+
+    def _count_appends(self, table: StreamTable) -> None:
+        table.refresh()
+        self._streams.put_appends(table.schema.name, table.append_count)
 
     def _plan_chunks(self, tables: Iterable[StreamTable]) -> list[RepairStep]:
         chunks = Catalog(self._connection).chunks()

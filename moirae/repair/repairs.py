@@ -20,7 +20,7 @@ from archiver.delta import (
     repair_log,
 )
 from archiver.errors import ArchiverError
-from archiver.storage import as_storage
+from archiver.storage import Storage, as_storage
 from moirae.backup import FileEntry, Manifest
 from moirae.config import Settings
 from moirae.inspect import TableCheck, check_tables
@@ -32,6 +32,9 @@ from moirae.repair.source_search import RecordSearch
 from moirae.repair.step import RepairStep
 from moirae.runtime.storage import archived_streams, list_filled_tables, open_storage
 from sql.archive import FileCheckGateway
+
+# Below the root of the archive: tables of streams that are not completely copied from a backup.
+_COPIES_FOLDER = "copies"
 
 
 class Repairs:
@@ -95,7 +98,8 @@ class Repairs:
         for name, rows in list_filled_tables(self._settings, self._connection).items():
             table = ArchiveTable(name, "stream", root / "streams" / name.removeprefix("streams/"))
             manifest = self._backups.find_table(name)
-            if manifest is None or not self._is_lost(table):
+            copy = root / _COPIES_FOLDER / table.stream
+            if manifest is None or not (self._is_lost(table) or copy.list_sizes()):
                 continue
             self._skip_in_dry_run(table)
             steps.append(
@@ -105,7 +109,7 @@ class Repairs:
                     f"take the table from backup {manifest.name}, with "
                     f"{manifest.tables[name].row_ids.count:,} rows",
                     "what came since the backup, unless its records can be read again",
-                    partial(self._restore_table, table, manifest),
+                    partial(self._restore_table, table, copy, manifest),
                 )
             )
         return steps
@@ -117,9 +121,9 @@ class Repairs:
             return False  # its log is damaged
         return version is None or not version.files
 
-    def _restore_table(self, table: ArchiveTable, manifest: Manifest) -> None:
+    def _restore_table(self, table: ArchiveTable, copy: Storage, manifest: Manifest) -> None:
         self._folder.set_table_aside(table)
-        self._backups.restore_table(table, manifest)
+        self._backups.restore_table(table, copy, manifest)
 
     def _plan_logs(self) -> list[RepairStep]:
         steps: list[RepairStep] = []

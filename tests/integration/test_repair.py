@@ -3,7 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from archiver.delta.table import StreamTable
+from archiver.errors import LogDamaged
 from archiver.ingest.ledger import LedgerCompaction
+from archiver.storage.base import LocalStorage
 from archiver.times import to_micros
 from moirae.backup.postgresql import open_dump, restore_dump
 from moirae.config.settings import Settings, load_settings_from_environment
@@ -343,7 +347,7 @@ def test_table_that_is_gone_is_taken_from_a_backup(
     table = Path(workspace.archive) / "streams" / "cpu"
     shutil.rmtree(table)
     if remains != "nothing":
-        with filled(workspace):
+        with pytest.raises(LogDamaged, match="0 appends, 4 according to"), filled(workspace):
             pass
     # A backup of it would let good ones expire.
     with pytest.raises(MoiraeError, match=r"streams/cpu: the table is missing or empty, 70 rows"):
@@ -354,3 +358,57 @@ def test_table_that_is_gone_is_taken_from_a_backup(
     assert numbers_of(workspace) == expected
     assert problems_of(workspace) == []
     assert make_backup(workspace, backups).rows == 70
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+def _kill_at_write(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A file of the archive, counted from 0, is never completed."""
+    write_stream = LocalStorage.write_stream
+    remaining = count(number, -1)
+
+    @contextmanager
+    def interrupted(storage: LocalStorage, name: str, **options: Any) -> Iterator[Any]:
+        with write_stream(storage, name, **options) as file:
+            yield file
+            if next(remaining) == 0:
+                raise _Killed
+
+    monkeypatch.setattr(LocalStorage, "write_stream", interrupted)
+
+
+@pytest.mark.slow
+def test_killed_copy_of_a_table_is_begun_again(workspace: Settings, public_folder: Path) -> None:
+    backups = public_folder / "backups"
+    make_backup(workspace, backups)
+    table = Path(workspace.archive) / "streams" / "cpu"
+    for number in count():
+        shutil.rmtree(table)
+        with pytest.MonkeyPatch.context() as patched:
+            _kill_at_write(patched, number)
+            try:
+                _repair(workspace, backups)
+                break
+            except _Killed:
+                pass
+        _repair(workspace, backups)
+        assert numbers_of(workspace) == list(range(60))
+        assert problems_of(workspace) == []
+    assert number > len(data_files(workspace)) + 3  # files of the log, too
+
+
+def test_doctor_creates_no_table(public_folder: Path) -> None:
+    settings = make_file_workspace(public_folder / "workspace")
+    assert problems_of(settings) == []
+    assert not Path(settings.archive).exists()
+    with filled(settings) as archive:
+        archive_file(archive, "first.jsonl", range(40))
+    table = Path(settings.archive) / "streams" / "cpu"
+    shutil.rmtree(table)
+    (problem,) = problems_of(settings)
+    assert "the table is missing, 40 rows according to the ledger" in problem
+    assert not table.exists()
+    stop_database(settings)
+    shutil.rmtree(settings.file.parent)
