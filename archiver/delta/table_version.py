@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from archiver.delta.archive_tables import ArchiveTable
 from archiver.delta.digests import parse_digests
@@ -18,6 +19,7 @@ from archiver.delta.row_ids import RowIds
 from archiver.errors import LogDamaged
 from archiver.storage import LOG_FOLDER
 
+_COMMIT_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # Commits, from the newest on, in which files of other programs are looked up: as in `log`.
 _FOREIGN_HISTORY = 1_000
@@ -56,9 +58,15 @@ class TableVersion:
 
 
 def read_newest_version(table: ArchiveTable) -> int:
-    """The newest version of a table. Raises `TableNotFoundError`."""
-    with table.storage.translate_errors():
-        return int(table.storage.open_table().version())
+    """The newest version of a table, by the names of its commits: its log is not read.
+
+    Raises `TableNotFoundError`.
+    """
+    names = (table.storage / LOG_FOLDER).list_sizes()
+    versions = [int(match[1]) for match in map(_COMMIT_NAME.fullmatch, names) if match]
+    if not versions:
+        raise TableNotFoundError(f"{table.storage}: no Delta table")
+    return max(versions)
 
 
 def read_commits(table: ArchiveTable, first: int, last: int) -> list[Commit]:
@@ -94,7 +102,8 @@ def read_version(table: ArchiveTable, version: int) -> TableVersion:
     """
     with table.storage.translate_errors():
         delta_table = table.storage.open_table()
-        delta_table.load_as_version(version)
+        if delta_table.version() != version:
+            delta_table.load_as_version(version)
         number = 0
         if table.application_id is not None:
             number = delta_table.transaction_version(table.application_id) or 0

@@ -194,6 +194,23 @@ def _list_names(folder: Path, *, prefix: str = "", suffix: str) -> list[str]:
     return [f"{folder.name}/{name}" for name in matching]
 
 
+def _list_sizes(folder: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    """Files below a folder, by strings: there may be hundreds of thousands."""
+    try:
+        entries = list(os.scandir(folder / prefix))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _list_sizes(folder, f"{name}/")
+        elif entry.is_file() and not (
+            entry.name.startswith(".") and entry.name.endswith(_UNFINISHED_SUFFIX)
+        ):
+            with suppress(FileNotFoundError):
+                yield name, entry.stat().st_size
+
+
 class LocalStorage(Storage):
     """A folder of a local file system. Commits are hard links, which never replace a file."""
 
@@ -295,14 +312,7 @@ class LocalStorage(Storage):
         return sorted(entry.name for entry in entries if entry.is_dir())
 
     def list_sizes(self) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for folder, _, names in os.walk(self._folder):
-            for name in names:
-                path = Path(folder, name)
-                if not (name.startswith(".") and name.endswith(_UNFINISHED_SUFFIX)):
-                    with suppress(FileNotFoundError):
-                        sizes[path.relative_to(self._folder).as_posix()] = path.stat().st_size
-        return sizes
+        return dict(_list_sizes(self._folder, ""))
 
     @contextmanager
     def open_stream(self, name: str) -> Iterator[BinaryIO]:

@@ -185,12 +185,8 @@ class Repository:
 
         Also if a later generation of the workspace, restored from one of them, is known here.
         """
+        self.check_workspace(ownership.workspace)
         recorded = self.read_ownership()
-        if recorded is not None and recorded.workspace != ownership.workspace:
-            raise Conflict(
-                f"{self}: holds backups of another workspace ({recorded.workspace}): use a folder of "
-                "its own for each workspace"
-            )
         if recorded is not None and recorded.generation > ownership.generation:
             raise Conflict(
                 f"{self}: this workspace is of generation {ownership.generation}, and was restored "
@@ -207,9 +203,21 @@ class Repository:
                 file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
     def survey(self) -> "Survey":
-        """The backups that are complete. Raises `Conflict` for another key."""
-        self.read_ownership()
+        """The backups that are complete. Raises `Conflict` for another key, and `NotFound` if none
+        was ever begun here.
+        """
+        if self.read_ownership() is None:
+            raise NotFound(f"{self}: is no folder of backups: is the name right, its disk mounted?")
         return self._survey()
+
+    def check_workspace(self, workspace: UUID) -> None:
+        """Raise `Conflict` if these are the backups of another workspace."""
+        ownership = self.read_ownership()
+        if ownership is not None and ownership.workspace != workspace:
+            raise Conflict(
+                f"{self}: holds backups of another workspace ({ownership.workspace}): use a folder "
+                "of its own for each workspace"
+            )
 
     def _survey(self) -> "Survey":
         complete: list[Manifest] = []

@@ -131,8 +131,8 @@ def _repair(workspace: Path, options: _RepairOptions, output: OutputFormat) -> N
         check_storage(settings)
         if not options.dry_run:
             _hold_roles(connection)
-        generation = WorkspaceGateway(connection).get().generation
-        backups = BackupFiles(_open_backups(settings, options), generation)
+        identity = WorkspaceGateway(connection).get()
+        backups = BackupFiles(_open_backups(settings, options), identity)
         with session_on_demand("moirae doctor", Path(settings.home) / "warehouse") as open_spark:
             repairs = Repairs(settings, connection, backups, open_spark)
             steps = [step.to_json() for step in repairs.run(dry_run=options.dry_run)]

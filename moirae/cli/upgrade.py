@@ -20,6 +20,7 @@ from moirae.cli.options import (
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import database_dsn, release_database
+from moirae.runtime.storage import read_archive_identity
 
 _COLUMNS = ("migration", "what", "kind")
 _REWRITTEN_BYTES = 5_000_000  # of a database in a second, on a slow disk
@@ -70,8 +71,7 @@ def upgrade(
             if dry_run or not pending:
                 return
             if not without_backup:
-                backup = _require_backup(settings, source, key_file)
-                print(f"Verified backup: {backup}")
+                print(_require_backup(settings, source, key_file))
             try:
                 sql.migrate(connection, rewrite=True)
             except sql.UpgradeRequired as error:
@@ -105,7 +105,7 @@ def _print_plan(pending: Sequence[sql.Migration], output: OutputFormat) -> None:
 
 
 def _require_backup(settings: Settings, source: str | None, key_file: Path | None) -> str:
-    """The name of the newest backup, which must be verified."""
+    """A description of the newest backup, which must be verified."""
     from moirae.backup import open_repository, open_scheduled
 
     if source is not None:
@@ -114,10 +114,16 @@ def _require_backup(settings: Settings, source: str | None, key_file: Path | Non
         repository = open_scheduled(settings.backup)
     else:
         raise UsageError("no backup is known: name a folder with --from, or give --without-backup")
-    name = repository.get(None).name
-    if not repository.is_verified(name):
+    identity = read_archive_identity(settings)
+    if identity is not None:
+        repository.check_workspace(identity[0])
+    manifest = repository.get(None)
+    if not repository.is_verified(manifest.name):
         raise UsageError(
-            f"{repository}: backup {name} is not verified: run `moirae backup --verify`, or give "
-            "--without-backup"
+            f"{repository}: backup {manifest.name} is not verified: run `moirae backup --verify`, or "
+            "give --without-backup"
         )
-    return name
+    return (
+        f"Verified backup: {manifest.name}, state of {manifest.taken_at:%Y-%m-%d %H:%M:%S}Z; what "
+        "came since is not in it"
+    )

@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
@@ -10,16 +10,23 @@ from typing import BinaryIO, cast
 from archiver.delta import ArchiveTable, begin_generation
 from archiver.storage import Storage
 from moirae.backup import FILES_PART, LOG_FOLDER, FileEntry, Manifest, Repository, read_tar
+from sql.workspace import WorkspaceRow
 
 
 class BackupFiles:
     """The files that any complete backup of a workspace has, the newest first."""
 
-    def __init__(self, repository: Repository | None, generation: int) -> None:
-        """`generation`: of the workspace; logs of other ones have other versions."""
+    def __init__(self, repository: Repository | None, identity: WorkspaceRow) -> None:
+        """`identity`: of the workspace; logs of its other generations have other versions.
+
+        Raises `Conflict` for backups of another workspace, and `NotFound` if there never were any.
+        """
         self._repository = repository
-        self._generation = generation
-        manifests = [] if repository is None else repository.survey().complete
+        self._generation = identity.generation
+        manifests: Sequence[Manifest] = []
+        if repository is not None:
+            manifests = repository.survey().complete
+            repository.check_workspace(identity.id)
         self._manifests = list(reversed(manifests))
         self._logs: dict[str, Mapping[str, bytes]] = {}
 

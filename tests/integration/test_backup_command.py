@@ -97,7 +97,7 @@ def test_misuse_is_explained(machine: Machine) -> None:
         (["backup", "x", "--without-database"], "has no other backup"),
         (["backup", "--verify", str(machine.backups)], "holds no complete backup"),
         (["restore", str(machine.backups)], "holds no complete backup"),
+        (["backup", "list", str(machine.backups)], "is no folder of backups"),
     ):
         result = machine.run(*arguments, code=2)
         assert message in str(result.exception)
-    assert machine.run("backup", "list", str(machine.backups)).stdout == "no complete backups\n"

@@ -20,13 +20,13 @@ from archiver.times import to_micros
 from moirae.backup.postgresql import open_dump, restore_dump
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
-from moirae.errors import MoiraeError
+from moirae.errors import Conflict, MoiraeError, NotFound
 from moirae.live.sources.files import make_units, stat_file
 from moirae.repair import BackupFiles, Repairs
 from moirae.runtime.database import connect_database, database_dsn
 from moirae.runtime.storage import open_storage
 from sql.archive import RepairGateway, UnitGateway
-from sql.workspace import read_snapshot
+from sql.workspace import WorkspaceGateway, read_snapshot
 from tests.backups import (
     START,
     WORKSPACE,
@@ -92,7 +92,8 @@ def no_spark() -> Any:
 def _repair(settings: Settings, backups: Path | None = None, *, dry_run: bool = False) -> list[str]:
     """Repair; returns what was lost."""
     with connect_database(settings, "tests") as connection:
-        files = BackupFiles(None if backups is None else repository(backups), 1)
+        identity = WorkspaceGateway(connection).get()
+        files = BackupFiles(None if backups is None else repository(backups), identity)
         steps = list(Repairs(settings, connection, files, no_spark).run(dry_run=dry_run))
     return [step.loss for step in steps]
 
@@ -412,3 +413,20 @@ def test_doctor_creates_no_table(public_folder: Path) -> None:
     assert not table.exists()
     stop_database(settings)
     shutil.rmtree(settings.file.parent)
+
+
+def test_repair_refuses_what_are_no_backups_of_the_workspace(
+    workspace: Settings, public_folder: Path
+) -> None:
+    backups = public_folder / "others"
+    other = make_file_workspace(public_folder / "other")
+    with filled(other) as archive:
+        archive_file(archive, "first.jsonl", range(100, 140))
+    make_backup(other, backups)
+    stop_database(other)
+    shutil.rmtree(other.file.parent)
+    shutil.rmtree(Path(workspace.archive) / "streams" / "cpu")
+    with pytest.raises(Conflict, match="holds backups of another workspace"):
+        _repair(workspace, backups)
+    with pytest.raises(NotFound, match="is no folder of backups"):
+        _repair(workspace, public_folder / "mistyped")

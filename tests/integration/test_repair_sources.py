@@ -24,6 +24,7 @@ from moirae.repair import BackupFiles, Repairs
 from moirae.runtime import connect_database
 from moirae.runtime.storage import open_storage
 from sql.archive import RepairGateway, UnitGateway
+from sql.workspace import WorkspaceGateway
 from tests.broker import Broker
 from tests.growing_files import STREAM, TEXT, GrowingFileReader
 from tests.store import put_object
@@ -55,7 +56,8 @@ def _repair(
     settings: Settings, connection: sql.Connection, spark: SparkSession | None = None
 ) -> list[str]:
     """Repair; what is lost. `spark`: for topics."""
-    repairs = Repairs(settings, connection, BackupFiles(None, 1), partial(_require, spark))
+    backups = BackupFiles(None, WorkspaceGateway(connection).get())
+    repairs = Repairs(settings, connection, backups, partial(_require, spark))
     return [step.loss for step in repairs.run(dry_run=False) if step.loss]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -12,6 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sql
+from moirae.backup.repository import Ownership
 from moirae.backup.verification import verify_backup
 from moirae.cli import app
 from moirae.config.settings import Settings
@@ -80,6 +82,9 @@ def test_data_are_rewritten_after_a_verified_backup(
         refused = _upgrade(workspace, "--from", str(backups))
         assert "nothing to upgrade" in refused.stdout
     assert "is not verified" in str(_upgrade(workspace, "--from", str(backups)).exception)
+    others = tmp_path / "others"
+    repository(others).claim(Ownership(uuid4(), 1))
+    assert "of another workspace" in str(_upgrade(workspace, "--from", str(others)).exception)
     source = repository(backups)
     with patch.object(_MODULE, "migrations", migrations):
         assert verify_backup(

@@ -29,6 +29,9 @@ def repository(tmp_path: Path) -> Repository:
 def test_backup_is_complete_once_its_manifest_is_written(repository: Repository) -> None:
     repository.write_part("b1", "files.tar", io.BytesIO(b"x"))
     assert repository.list_incomplete() == ["b1"]
+    with pytest.raises(NotFound, match="is no folder of backups"):
+        repository.survey()
+    repository.claim(Ownership(make_manifest(1).workspace, 1))
     assert list_complete(repository) == []
     with pytest.raises(NotFound, match="no complete backup"):
         repository.get(None)
