@@ -4,15 +4,14 @@ A file is encrypted and authenticated block by block (ChaCha20-Poly1305), so tha
 changed, reordered or truncated one is refused. The program `age` reads the files, too.
 """
 
-from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 import pyrage
 
+from moirae.backup.hashed_files import HashedFile, copy_hashed
+from moirae.backup.manifest import FileEntry
 from moirae.errors import BackupDamaged, UsageError
-
-_COPY_SIZE = 1 << 18  # bytes: what is read is hashed and written while the processor's cache has it
 
 
 class Cipher(Protocol):
@@ -25,11 +24,11 @@ class Cipher(Protocol):
     def may_hold(self, stored: int, content: int) -> bool:
         """Whether a stored file of so many bytes may have content of so many."""
 
-    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
-        """Copy a file into a backup."""
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
+        """Copy a file into a backup; return the entry of its content."""
 
-    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
-        """Copy a file out of a backup. Raises `BackupDamaged`."""
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
+        """Copy a file out of a backup; return the entry of its content. Raises `BackupDamaged`."""
 
 
 class PlainCipher:
@@ -41,20 +40,13 @@ class PlainCipher:
         """Both are the same."""
         return stored == content
 
-    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
         """Copy."""
-        _copy(source, target)
+        return copy_hashed(source, target)
 
-    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
         """Copy."""
-        _copy(source, target)
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    """Copy by one buffer, so that no memory is allocated for each block."""
-    buffer = memoryview(bytearray(_COPY_SIZE))
-    while count := cast(RawIOBase, source).readinto(buffer):
-        target.write(buffer[:count])
+        return copy_hashed(source, target)
 
 
 class AgeCipher:
@@ -81,20 +73,24 @@ class AgeCipher:
         """A header, whose length varies, comes first."""
         return stored > content
 
-    def encrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+    def encrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
         """Encrypt for the key."""
-        pyrage.encrypt_io(source, target, [self._recipient])
+        hashed = HashedFile(source)
+        pyrage.encrypt_io(cast(BinaryIO, hashed), target, [self._recipient])
+        return hashed.entry
 
-    def decrypt(self, source: BinaryIO, target: BinaryIO) -> None:
+    def decrypt(self, source: BinaryIO, target: BinaryIO) -> FileEntry:
         """Decrypt by the key. Raises `BackupDamaged`."""
+        hashed = HashedFile(target)
         try:
-            pyrage.decrypt_io(source, target, [self._identity])
+            pyrage.decrypt_io(source, cast(BinaryIO, hashed), [self._identity])
         except pyrage.DecryptError as error:
             raise BackupDamaged(f"cannot be decrypted by this key: {error}") from error
         except OSError as error:
             if error.errno is not None:
                 raise
             raise BackupDamaged(f"changed or truncated: {error}") from error
+        return hashed.entry
 
 
 def make_cipher(key: str | None) -> Cipher:

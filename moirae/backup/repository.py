@@ -14,10 +14,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 from uuid import UUID
 
 import orjson
@@ -76,38 +74,6 @@ class Survey:
         oldest = self.complete[-keep].name
         names = [*(manifest.name for manifest in self.complete), *self.damaged]
         return sorted(name for name in names if name < oldest)
-
-
-class _HashedFile(io.RawIOBase):
-    """Hashes and counts what is read from a file, or written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = sha256()
-        self._bytes = 0
-
-    def read(self, size: int = -1) -> bytes:
-        content = self._file.read(size)
-        self._count(content)
-        return content
-
-    def readinto(self, buffer: Any) -> int:
-        count = cast(BufferedIOBase, self._file).readinto(buffer)
-        self._count(memoryview(buffer)[:count])
-        return count
-
-    def write(self, content: Any) -> int:
-        self._count(content)
-        self._file.write(content)
-        return len(content)
-
-    def _count(self, content: Any) -> None:
-        self._hash.update(content)
-        self._bytes += len(content)
-
-    @property
-    def entry(self) -> FileEntry:
-        return FileEntry(self._bytes, self._hash.hexdigest())
 
 
 class Repository:
@@ -408,26 +374,22 @@ class Repository:
     def _copy_in(self, path: str, content: bytes) -> None:
         self._write(path, io.BytesIO(content))
 
-    def _copy_out(self, path: str, target: BinaryIO) -> None:
+    def _copy_out(self, path: str, target: BinaryIO) -> FileEntry:
         with self._storage.open_stream(path) as source:
             try:
-                self._cipher.decrypt(source, target)
+                return self._cipher.decrypt(source, target)
             except BackupDamaged as error:
                 raise BackupDamaged(f"{self}/{path}: {error}") from error
 
     def _write(self, path: str, source: BinaryIO, *, sync_folder: bool = True) -> FileEntry:
-        hashed = _HashedFile(source)
         with self._storage.write_stream(path, sync_folder=sync_folder) as target:
-            self._cipher.encrypt(cast(BinaryIO, hashed), target)
-        return hashed.entry
+            return self._cipher.encrypt(source, target)
 
     def _read(self, path: str, target: BinaryIO) -> FileEntry:
-        hashed = _HashedFile(target)
         try:
-            self._copy_out(path, cast(BinaryIO, hashed))
+            return self._copy_out(path, target)
         except FileNotFoundError as error:
             raise BackupDamaged(f"{self}/{path}: is missing") from error
-        return hashed.entry
 
     def check(self, path: str, expected: FileEntry, copied: FileEntry) -> None:
         """Raise `BackupDamaged` unless a file was copied as its manifest says."""

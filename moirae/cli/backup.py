@@ -81,8 +81,8 @@ class _CreateOptions:
         typer.Option(
             "--since",
             metavar="NAME",
-            help="Require that this backup is complete in DEST: only what is new since is copied. "
-            "Without it, what any backup in DEST has is not copied again.",
+            help="Require that this backup, or LAST for any, is complete in DEST: only what is new "
+            "since is copied. Without it, what any backup in DEST has is not copied again.",
         ),
     ] = None
     without_database: Annotated[
@@ -143,8 +143,11 @@ def _create(
     if creation.without_database and settings.database is None:
         raise UsageError("--without-database: the embedded database has no other backup: omit it")
     lower_priority()
+    since = creation.since
+    if since == "LAST":
+        since = repository.get(None).name
     with _report_progress("backing up") as report:
-        options = BackupOptions(creation.since, not creation.without_database, report)
+        options = BackupOptions(since, not creation.without_database, report)
         manifest = back_up(settings, repository, options)
     if output is OutputFormat.JSON:
         print_json(manifest.to_summary())
@@ -159,6 +162,8 @@ def _verify(repository: "Repository", name: str | None, output: OutputFormat) ->
     from moirae.backup import verify_backup
 
     manifest = repository.get(name)
+    if name is None:
+        _warn_of_incomplete(repository, manifest.name)
     with (
         tempfile.TemporaryDirectory(prefix="moirae-verify-") as folder,
         _report_progress("restoring beside") as report,
@@ -199,11 +204,13 @@ def list_(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the complete backups in a folder, oldest first. Exit code 1 if one is damaged."""
-    survey = _open(destination, key_file, workspace).survey()
+    repository = _open(destination, key_file, workspace)
+    survey = repository.survey()
     if output is OutputFormat.JSON:
         print_json([manifest.to_summary() for manifest in survey.complete])
     else:
         print_table(_COLUMNS, map(_format_manifest, survey.complete), "no complete backups")
+    _warn_of_incomplete(repository)
     if survey.damaged:
         raise BackupDamaged(survey.describe_damage())
 
@@ -266,6 +273,8 @@ def restore(
 
     repository = open_repository(destination, key_file)
     manifest = repository.get(name)
+    if name is None:
+        _warn_of_incomplete(repository, manifest.name)
     file = workspace / FILE_NAME if workspace.is_dir() else workspace
     with _report_progress("restoring") as report:
         restoration = Restoration(repository, manifest, report)
@@ -324,6 +333,17 @@ def _open(destination: str | None, key_file: Path | None, workspace: Path) -> "R
             key_file = Path(scheduled.key_file)
     assert destination is not None
     return open_repository(destination, key_file)
+
+
+def _warn_of_incomplete(repository: "Repository", newest: str = "") -> None:
+    """Name backups without a manifest that are newer than a complete one."""
+    names = [name for name in repository.list_incomplete() if name > newest]
+    if names:
+        print(
+            f"{repository}: not complete: {', '.join(names)}: in progress, interrupted, or its "
+            "manifest is lost",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

@@ -65,7 +65,13 @@ def test_lost_machine_is_restored_from_the_newest_backup(machine: Machine) -> No
     with filled(machine.settings) as archive:
         archive.archive_each(range(3, 5))
     (listed,) = machine.json("backup", "list", *options)
-    second = machine.json("backup", *options, "--since", listed["name"])
+    second = machine.json("backup", *options, "--since", "LAST")
+    manifest = machine.backups / "backups" / second["name"] / "manifest.json"
+    manifest.rename(machine.folder / "manifest")
+    listing = machine.run("backup", "list", *options)
+    assert listed["name"] in listing.stdout
+    assert f"not complete: {second['name']}: in progress, interrupted" in listing.stderr
+    (machine.folder / "manifest").rename(manifest)
     assert (second["rows"], second["generation"]) == (5, 1)
     assert second["appends"] == {"cpu": 5, "external_alerts": 0}
     assert second["new_bytes"] < second["bytes"]
@@ -92,6 +98,7 @@ def test_misuse_is_explained(machine: Machine) -> None:
         (["backup"], "no folder of backups"),
         (["backup", "gs://bucket"], "must be a directory"),
         (["backup", "x", "--since", "none"], "no complete backup 'none'"),
+        (["backup", "x", "--since", "LAST"], "holds no complete backup"),
         (["backup", "x", "--backup", "name"], "names a backup to --verify"),
         (["backup", "x", "--verify", "--since", "a"], "--verify makes no backup"),
         (["backup", "x", "--without-database"], "has no other backup"),
