@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml import events as ev
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -23,10 +24,18 @@ from moirae.documents.yaml_scalars import (
 from moirae.errors import MoiraeError
 
 MAX_DEPTH = 32  # levels
-MAX_NODES = 30_000  # parsed in under two seconds: hundreds of long rules
+MAX_NODES = 30_000  # parsed in under two seconds by either parser: hundreds of long rules
 MAX_SYNTAX_PROBLEMS = 100
 
 _NO_SPAN = ScalarSpan(0, 0, "")
+# The events of both parsers.
+_AliasEvent = (ev.AliasEvent, yaml.AliasEvent)
+_DocumentStartEvent = (ev.DocumentStartEvent, yaml.DocumentStartEvent)
+_MappingEndEvent = (ev.MappingEndEvent, yaml.MappingEndEvent)
+_MappingStartEvent = (ev.MappingStartEvent, yaml.MappingStartEvent)
+_ScalarEvent = (ev.ScalarEvent, yaml.ScalarEvent)
+_SequenceEndEvent = (ev.SequenceEndEvent, yaml.SequenceEndEvent)
+_StreamEndEvent = (ev.StreamEndEvent, yaml.StreamEndEvent)
 # As in `moirae.documents.reader`, applied to the characters that escapes such as "\\0" stand for.
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
@@ -74,8 +83,34 @@ class YamlTree:
 
 
 def parse_tree(text: str) -> YamlTree:
-    """Parse one document. The tree is complete if every problem could be skipped."""
-    builder = _TreeBuilder(text)
+    """Parse one document. The tree is complete if every problem could be skipped.
+
+    libyaml parses it in a tenth of the time. What it refuses is parsed again in Python, whose
+    messages are reported, and so is text with tabs, which libyaml accepts in more places.
+    """
+    if "\t" in text or not yaml.__with_libyaml__:
+        return _parse_in_python(text)
+    builder = _TreeBuilder(text, _parse_with_libyaml(text))
+    try:
+        builder.build()
+    except (yaml.YAMLError, MoiraeError, UnicodeError, ValueError):
+        return _parse_in_python(text)
+    builder.tree.is_complete = True
+    return builder.tree
+
+
+def _parse_with_libyaml(text: str) -> Iterator[Any]:
+    """Events as those of `ruamel.yaml`. Raises `yaml.YAMLError`."""
+    loader = yaml.CSafeLoader(text)
+    try:
+        while (event := loader.get_event()) is not None:
+            yield event
+    finally:
+        loader.dispose()
+
+
+def _parse_in_python(text: str) -> YamlTree:
+    builder = _TreeBuilder(text, YAML(typ="safe", pure=True).parse(text))
     try:
         builder.build()
         builder.tree.is_complete = True
@@ -100,10 +135,10 @@ class _ParsingStopped(MoiraeError):
 class _TreeBuilder:
     """Builds the tree from the events of the parser, one at a time."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, events: Iterator[Any]) -> None:
         self.tree = YamlTree()
         self.position = Position(1, 1)  # of the newest event
-        self._events: Iterator[ev.Event] = YAML(typ="safe", pure=True).parse(text)
+        self._events = events
         self._text = text
         self._path: list[str | int] = []  # of the current value
         self._node_count = 0
@@ -111,7 +146,7 @@ class _TreeBuilder:
     def build(self) -> None:
         self._next_event()  # start of the stream
         event = self._next_event()
-        if not isinstance(event, ev.DocumentStartEvent):
+        if not isinstance(event, _DocumentStartEvent):
             return
         if event.version or event.tags:
             raise self._stop("directives (%) are not allowed")
@@ -119,7 +154,7 @@ class _TreeBuilder:
         self.tree.root = self._make_node(event)
         self._fill(self.tree.root)
         self._next_event()  # end of the document
-        if not isinstance(self._next_event(), ev.StreamEndEvent):
+        if not isinstance(self._next_event(), _StreamEndEvent):
             raise self._stop("only one document is allowed in a file")
 
     def add_problem(self, message: str, position: Position | None = None) -> None:
@@ -131,11 +166,11 @@ class _TreeBuilder:
         self.add_problem(message)
         return _ParsingStopped(message)
 
-    def _next_event(self) -> ev.Event:
+    def _next_event(self) -> Any:
         event = next(self._events)
         mark = event.start_mark
         self.position = Position(mark.line + 1, mark.column + 1)
-        if isinstance(event, ev.AliasEvent):
+        if isinstance(event, _AliasEvent):
             raise self._stop("aliases (*) are not allowed; write the value out")
         if getattr(event, "anchor", None) is not None:
             raise self._stop("anchors (&) are not allowed; write values out where they are used")
@@ -144,16 +179,16 @@ class _TreeBuilder:
             raise self._stop(f"tags (!) are not allowed: {format_value(str(tag))}")
         return event
 
-    def _make_node(self, event: ev.Event) -> YamlNode:
+    def _make_node(self, event: Any) -> YamlNode:
         """The node of a value, without its children."""
         self._node_count += 1
         if self._node_count > MAX_NODES:
             raise self._stop(f"more than {MAX_NODES} values; split the file")
         if len(self._path) >= MAX_DEPTH:
             raise self._stop(f"nested deeper than {MAX_DEPTH} levels")
-        if isinstance(event, ev.ScalarEvent):
+        if isinstance(event, _ScalarEvent):
             return self._make_scalar(event)
-        if isinstance(event, ev.MappingStartEvent):
+        if isinstance(event, _MappingStartEvent):
             return YamlNode(self.position, "mapping")
         return YamlNode(self.position, "list")
 
@@ -164,14 +199,14 @@ class _TreeBuilder:
             self._fill_list(node)
 
     def _fill_list(self, node: YamlNode) -> None:
-        while not isinstance(event := self._next_event(), ev.SequenceEndEvent):
+        while not isinstance(event := self._next_event(), _SequenceEndEvent):
             self._path.append(len(node.children))
             child = node.children[len(node.children)] = self._make_node(event)
             self._fill(child)
             self._path.pop()
 
     def _fill_mapping(self, node: YamlNode) -> None:
-        while not isinstance(event := self._next_event(), ev.MappingEndEvent):
+        while not isinstance(event := self._next_event(), _MappingEndEvent):
             key, position = self._read_key(event), self.position
             if len(self.tree.problems) >= MAX_SYNTAX_PROBLEMS:
                 raise self._stop("too many problems; the rest of the file is not checked")
@@ -188,15 +223,15 @@ class _TreeBuilder:
             self._fill(child)
             self._path.pop()
 
-    def _read_key(self, event: ev.Event) -> str:
-        if not isinstance(event, ev.ScalarEvent):
+    def _read_key(self, event: Any) -> str:
+        if not isinstance(event, _ScalarEvent):
             raise self._stop("a key must be text")
         if event.value == "<<" and not event.style:
             raise self._stop("merge keys (<<) are not allowed; write the values out")
         self._check_text(event.value)
         return str(event.value)  # keys are always text: `on: …` is the key "on"
 
-    def _make_scalar(self, event: ev.ScalarEvent) -> YamlNode:
+    def _make_scalar(self, event: Any) -> YamlNode:
         self._check_text(event.value)
         value = event.value
         if not event.style:

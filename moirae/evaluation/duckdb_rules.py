@@ -128,6 +128,22 @@ class DuckDBRules(RuleEngine):
         self._register_rows(request)
         return self._duckdb.run(Statement(group.plain_query.sql(self.register_constants(group))))
 
+    def run_filter(
+        self, group: RuleGroup, rows: pa.Table, carried: str
+    ) -> list[tuple[Any, EventRow]]:
+        """The event rows of a rule that filters one stream (see `PlainQuery.is_filter`).
+
+        Each with the value of a column of its row that is not one of the stream's. Raises
+        `SparkRequired`.
+        """
+        query = group.plain_query
+        (view,) = query.streams
+        self._duckdb.register(view, rows)
+        text = query.sql(self.register_constants(group), carried=carried)
+        table = self._duckdb.run(Statement(text))
+        event_rows = [row for _, row in parse_event_rows(group, table)]
+        return list(zip(table[carried].to_pylist(), event_rows, strict=True))
+
     def _register_rows(self, request: EvaluationRequest) -> int:
         """Register the rows that memory holds; return how many there are."""
         row_count = 0

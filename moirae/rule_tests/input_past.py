@@ -1,5 +1,9 @@
 """Events and alerts of rules over the input of a test, at any of its times."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import Event, FoldedAlert, fold_alerts, make_alerting_rule
@@ -8,18 +12,45 @@ from moirae.history import PastFinder
 from moirae.rule_tests.stages import RuleTestStages
 
 
+class PastEvaluators(NamedTuple):
+    """What evaluates rules and stages over the input of a test."""
+
+    finder: PastFinder
+    stages: RuleTestStages
+
+
 class InputPast:
     """What rules make of the input of a test. Each rule is evaluated once."""
 
     def __init__(
-        self, finder: PastFinder, stages: RuleTestStages, start: Micros, time_range: TimeRange
+        self,
+        open_evaluators: Callable[[], PastEvaluators],
+        start: Micros,
+        time_range: TimeRange,
+        events: Mapping[str, Sequence[Event]],
     ) -> None:
-        """`start`: of the test. `time_range`: of all events that are asked for."""
-        self.finder = finder
-        self.stages = stages
+        """`start`: of the test. `time_range`: of all events that are asked for.
+
+        `open_evaluators`: once they are needed. `events`: of rules that are evaluated, by name.
+        """
+        self._open_evaluators = open_evaluators
         self.start = start
         self.range = time_range
-        self._events: dict[str, list[Event]] = {}
+        self._events = dict(events)
+
+    @cached_property
+    def _evaluators(self) -> PastEvaluators:
+        return self._open_evaluators()
+
+    @property
+    def finder(self) -> PastFinder:
+        """Evaluates rules, contexts and recalls."""
+        return self._evaluators.finder
+
+    @property
+    def stages(self) -> RuleTestStages:
+        """Evaluates stages."""
+        return self._evaluators.stages
 
     def events(self, rule: ActiveRule, until: Micros) -> list[Event]:
         """The events of a rule up to a time, inclusive."""

@@ -1,28 +1,17 @@
-"""The input of a rule test as tables: rows that are written out, series, and files."""
+"""What is written in rule tests as their input: rows, series, and names of files. No I/O."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from archiver.delta import EXTRA_COLUMN, StreamSchema
-from archiver.formats import DEFAULT_TIME_READING, JSONL, Format, RecordReading
 from archiver.ingest import parse_iso_time
-from archiver.ingest.decoding import decode_lines
 from archiver.times import Micros, from_micros, to_micros
-from moirae.config import Relation, Settings, parse_duration, relation_schema, stream_schema
+from moirae.config import Settings, parse_duration
 from moirae.documents import Document, KeyPath
-from moirae.errors import Problem, ProblemsError
-from moirae.rule_tests.model import InputFile, InputRows, InputSeries, Row, RuleTest
-from moirae.rule_tests.scratch_archive import make_versions
+from moirae.errors import Problem
+from moirae.rule_tests.model import InputFile, InputSeries, Row, RuleTest
 from moirae.rule_tests.series import MISSING, expand_series
-from moirae.rule_tests.stream_files import read_stream_file
-
-_PlacedRow = tuple[Row, KeyPath]
 
 
 @dataclass(frozen=True)
@@ -41,49 +30,6 @@ class RuleTestOrigin:
         """A problem with a value of the test."""
         position = self.document.position((*self.path, *path))
         return Problem(self.document.file, *position, message)
-
-
-@dataclass(frozen=True)
-class RuleTestInput:
-    """The rows of a test by stream, and the row versions of relations."""
-
-    rows: Mapping[str, pa.Table]
-    relations: Mapping[str, pa.Table]
-    start: Micros
-
-
-def read_input(test: RuleTest, settings: Settings, origin: RuleTestOrigin) -> RuleTestInput:
-    """Raises `ProblemsError` with the places of all rows that are not valid."""
-    problems: list[Problem] = []
-    start = parse_start(test.start_timestamp)
-    if start is None:
-        message = f"{test.start_timestamp!r} is not a time in ISO 8601 or in seconds since 1970"
-        raise ProblemsError([origin.make_problem(message, "start_timestamp")])
-    reader = _InputReader(start, test.interval, origin, problems)
-    rows: dict[str, pa.Table] = {}
-    for stream, items in test.input.items():
-        declared = settings.streams.get(stream)
-        if declared is None:
-            names = ", ".join(settings.streams)
-            problems.append(
-                origin.make_problem(f"unknown stream; streams are {names}", "input", stream)
-            )
-            continue
-        schema = stream_schema(stream, declared)
-        rows[stream] = reader.read_stream(schema, declared.source.record_format, items)
-    relations: dict[str, pa.Table] = {}
-    for name in test.relations.keys() - settings.relations.keys():
-        names = ", ".join(settings.relations) or "none"
-        problems.append(
-            origin.make_problem(f"unknown relation; relations are {names}", "relations", name)
-        )
-    for name, relation in settings.relations.items():
-        table = reader.read_relation(name, relation, test.relations.get(name, ()))
-        if not problems:
-            relations[name] = make_versions(table, relation.key, relation.valid_from)
-    if problems:
-        raise ProblemsError(problems)
-    return RuleTestInput(rows, relations, start)
 
 
 def parse_start(text: str) -> Micros | None:
@@ -108,110 +54,86 @@ def resolve_time(value: Any, start: Micros) -> Any:
     return (from_micros(start) + offset).isoformat()
 
 
-@dataclass
-class _InputReader:
-    start: Micros
-    interval: timedelta
-    origin: RuleTestOrigin
-    problems: list[Problem]
+class PlacedRow(NamedTuple):
+    """A row, and where in the test it is written."""
 
-    def read_stream(
-        self, schema: StreamSchema, source_format: Format, items: Sequence[InputRows]
-    ) -> pa.Table:
-        tables = [schema.arrow_schema().empty_table().select([*schema.columns, EXTRA_COLUMN])]
-        # Rows are written by columns, whatever fields records of the stream have.
-        by_column = replace(schema, fields={}, was={}, time_reading=DEFAULT_TIME_READING)
-        rows: list[_PlacedRow] = []
-        for index, item in enumerate(items):
-            path = ("input", schema.name, index)
-            if isinstance(item, InputFile):
-                tables += self._read_file(schema, source_format, item, path)
-            elif isinstance(item, InputSeries):
-                rows += ((row, path) for row in self._expand(schema, item, path))
+    row: Row
+    path: KeyPath
+
+
+class PlacedFile(NamedTuple):
+    """A file with rows, and where in the test it is named."""
+
+    file: InputFile
+    path: KeyPath
+
+
+class WrittenInput:
+    """The input of a test as it is written. `problems`: what is not valid of it.
+
+    `rows`, `files`: by stream.
+    """
+
+    def __init__(self, test: RuleTest, origin: RuleTestOrigin, settings: Settings) -> None:
+        self.test = test
+        self.origin = origin
+        self.problems: list[Problem] = []
+        self.rows: dict[str, list[PlacedRow]] = {}
+        self.files: dict[str, list[PlacedFile]] = {}
+        start = parse_start(test.start_timestamp)
+        self.start: Micros = 0 if start is None else start
+        if start is None:
+            message = f"{test.start_timestamp!r} is not a time in ISO 8601 or in seconds since 1970"
+            self.add_problem(message, "start_timestamp")
+            return
+        for stream in test.input:
+            if stream in settings.streams:
+                self._collect(stream, settings.streams[stream].time)
             else:
-                rows.append((item, path))
-        tables.append(self._decode(by_column, rows))
-        return pa.concat_tables(table.select(tables[0].column_names) for table in tables)
+                names = ", ".join(settings.streams)
+                self.add_problem(f"unknown stream; streams are {names}", "input", stream)
+        for name in test.relations.keys() - settings.relations.keys():
+            names = ", ".join(settings.relations) or "none"
+            self.add_problem(f"unknown relation; relations are {names}", "relations", name)
 
-    def read_relation(self, name: str, relation: Relation, rows: Sequence[Row]) -> pa.Table:
-        schema = replace(relation_schema(name, relation), fields={})
-        placed = [(row, ("relations", name, index)) for index, row in enumerate(rows)]
-        table = self._decode(schema, placed).drop_columns([EXTRA_COLUMN]).combine_chunks()
-        if len(table) == len(rows):  # else some are refused, and positions differ
-            self._check_versions(name, relation, table)
-        return table
+    def add_problem(self, message: str, *path: str | int) -> None:
+        """Add a problem with a value of the test."""
+        self.problems.append(self.origin.make_problem(message, *path))
 
-    def _check_versions(self, name: str, relation: Relation, rows: pa.Table) -> None:
-        """Each row is the only one with its key, and with its time if the relation has one."""
-        columns = list(relation.key)
-        if relation.valid_from is not None:
-            columns.append(relation.valid_from)
-        first_indexes: dict[tuple[Any, ...], int] = {}
-        for index, row in enumerate(rows.select(columns).to_pylist()):
-            values = tuple(row.values())
-            first = first_indexes.setdefault(values, index)
-            if first != index:
-                message = f"duplicate {', '.join(columns)}, first in row {first + 1}"
-                self.problems.append(self.origin.make_problem(message, "relations", name, index))
+    def _collect(self, stream: str, time: str) -> None:
+        """The rows and files of a stream whose event time is in a column."""
+        rows = self.rows[stream] = []
+        files = self.files[stream] = []
+        for index, item in enumerate(self.test.input[stream]):
+            path: KeyPath = ("input", stream, index)
+            if isinstance(item, InputFile):
+                files.append(PlacedFile(item, path))
+            elif isinstance(item, InputSeries):
+                rows += (PlacedRow(row, path) for row in self._expand(time, item, path))
+            else:
+                rows.append(PlacedRow(item, path))
 
-    def _expand(
-        self, schema: StreamSchema, series: InputSeries, path: KeyPath
-    ) -> Iterator[dict[str, Any]]:
+    def _expand(self, time: str, series: InputSeries, path: KeyPath) -> Iterator[dict[str, Any]]:
         values_by_column: dict[str, list[object]] = {}
         for column in (*series.series, *series.values):
             message = None
-            if column == schema.time:
+            if column == time:
                 message = f"{column} of a series follows from start_timestamp and interval"
             elif column in series.series and column in series.values:
                 message = f"{column} is in `series` and in `values`"
             if message is not None:
-                self.problems.append(self.origin.make_problem(message, *path))
+                self.add_problem(message, *path)
                 return
         for column, text in series.values.items():
             try:
                 values_by_column[column] = expand_series(text)
             except ValueError as error:
-                problem = self.origin.make_problem(f"{column}: {error}", *path, "values", column)
-                self.problems.append(problem)
+                self.add_problem(f"{column}: {error}", *path, "values", column)
         for number in range(max(map(len, values_by_column.values()), default=0)):
             row: dict[str, Any] = {}
             for column, values in values_by_column.items():
                 if number < len(values) and values[number] is not MISSING:
                     row[column] = values[number]
             if row:
-                moment = from_micros(self.start) + number * self.interval
-                yield {schema.time: moment.isoformat(), **series.series, **row}
-
-    def _decode(self, schema: StreamSchema, rows: Sequence[_PlacedRow]) -> pa.Table:
-        """Rows that are written by column. Those that are not valid become problems."""
-        lines: list[bytes] = []
-        unknown: dict[str, KeyPath] = {}
-        for row, path in rows:
-            record = dict(row)
-            undeclared = record.pop(EXTRA_COLUMN, None) or {}
-            for name in record.keys() - schema.columns.keys():
-                unknown.setdefault(name, path)
-            if schema.time in record:
-                record[schema.time] = resolve_time(record[schema.time], self.start)
-            lines.append(json.dumps({**undeclared, **record}).encode())
-        for name, path in sorted(unknown.items()):
-            message = f"{schema.name} has no column {name!r}: write {', '.join(schema.columns)}"
-            self.problems.append(self.origin.make_problem(message, *path))
-        decoded = decode_lines(schema, RecordReading(JSONL), lines, 0)
-        for refused in decoded.refused_lines:
-            _, path = rows[refused.line]
-            self.problems.append(self.origin.make_problem(refused.detail, *path))
-        return decoded.table
-
-    def _read_file(
-        self, schema: StreamSchema, source_format: Format, item: InputFile, path: KeyPath
-    ) -> Iterator[pa.Table]:
-        file = Path(self.origin.document.file).parent / item.file
-        if not file.is_file():
-            problem = self.origin.make_problem(f"{file}: no such file", *path, "file")
-            self.problems.append(problem)
-            return
-        for part in read_stream_file(schema, source_format, file, self.start):
-            if part.problem is not None:
-                self.problems.append(part.problem)
-            yield part.rows
+                moment = from_micros(self.start) + number * self.test.interval
+                yield {time: moment.isoformat(), **series.series, **row}

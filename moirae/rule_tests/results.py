@@ -10,18 +10,21 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.deployments import check_rule_files, select_rule_files
-from moirae.errors import Problem, ProblemsError
 from moirae.rule_tests.coverage import CoveredItem, RuleTestCoverage, measure_coverage
 from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import RuleTestDocument
 from moirae.rule_tests.inputs import RuleTestOrigin
+from moirae.rule_tests.model import RuleTest
 from moirae.rule_tests.runner import RuleTester
 from moirae.rules import Definition
 
 
 @dataclass(frozen=True)
 class RuleTestResult:
-    """A test that ran. It passed if it has no failures."""
+    """A test that ran. It passed if it has no failures.
+
+    `seconds`: of the first of many small tests with what is done for all of them at once.
+    """
 
     file: str
     line: int
@@ -51,18 +54,13 @@ class RuleTestRun:
         """The results in the order of the files. Raises `ProblemsError` for rules with errors."""
         for document in documents:
             tester = self._find_tester(document.rule_files)
+            selected: list[tuple[RuleTest, RuleTestOrigin]] = []
             for number, test in enumerate(document.content.tests):
-                if self._pattern is not None and not self._pattern.search(test.name):
-                    continue
-                origin = RuleTestOrigin(document.document, ("tests", number))
-                started_at = time.monotonic()
-                try:
-                    failures = tester.run(test, origin)
-                except ProblemsError as error:
-                    failures = [
-                        UnmetExpectation(_locate(problem), problem.message, [])
-                        for problem in error.problems
-                    ]
+                if self._pattern is None or self._pattern.search(test.name):
+                    origin = RuleTestOrigin(document.document, ("tests", number))
+                    selected.append((test, origin))
+            started_at = time.monotonic()
+            for (test, origin), failures in zip(selected, tester.run(selected), strict=True):
                 self._covered |= tester.covered
                 yield RuleTestResult(
                     file=document.document.file,
@@ -71,6 +69,7 @@ class RuleTestRun:
                     seconds=time.monotonic() - started_at,
                     failures=failures,
                 )
+                started_at = time.monotonic()
 
     def measure_coverage(self) -> RuleTestCoverage:
         """What the tests that ran expect something of."""
@@ -84,9 +83,3 @@ class RuleTestRun:
             session = self._start_spark().newSession()
             self._testers[rule_files] = RuleTester(self._settings, definitions, session)
         return self._testers[rule_files]
-
-
-def _locate(problem: Problem) -> str:
-    """The place of a problem, as `file:line:column`."""
-    parts = (problem.file, problem.line, problem.column)
-    return ":".join(str(part) for part in parts if part is not None)

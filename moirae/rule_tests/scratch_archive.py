@@ -1,7 +1,10 @@
 """A small archive in a folder, for rows that are given: as if they had come in time."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -51,26 +54,61 @@ def write_archive(
     for schema in declared:
         table = rows.get(schema.name)
         if table is not None and len(table):
-            archived[schema.name] = _add_columns(schema, table)
+            archived[schema.name] = archive_rows(schema, table, [len(table)]).table
     return ScratchReader(folder, declared, archived)
 
 
-def _add_columns(schema: StreamSchema, table: pa.Table) -> pa.Table:
-    count = len(table)
-    ids, hashes = fingerprint(schema, table, [str(number).encode() for number in range(count)])
-    first_positions: dict[bytes, int] = {}
-    for number, identity in enumerate(ids):
-        first_positions.setdefault(identity, number)
+@dataclass(frozen=True)
+class StreamRows:
+    """Rows of a stream for some archives, as they have them, one archive after the other.
+
+    `counts`: how many rows each has.
+    """
+
+    table: pa.Table
+    counts: Sequence[int]
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        return [0, *accumulate(self.counts)]
+
+    def select(self, number: int) -> pa.Table:
+        """The rows of an archive."""
+        return self.table.slice(self._starts[number], self.counts[number])
+
+    def number_rows(self, columns: Sequence[str], name: str) -> pa.Table:
+        """Some columns of all rows, and one with the number of the archive."""
+        numbers = np.repeat(np.arange(len(self.counts)), self.counts)
+        return self.table.select(list(columns)).append_column(name, pa.array(numbers))
+
+
+def archive_rows(schema: StreamSchema, table: pa.Table, counts: Sequence[int]) -> StreamRows:
+    """Rows with the columns that archives add. Of rows with one identity the first of each counts."""
+    line_numbers = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
+    places = [str(number).encode() for number in line_numbers.tolist()]
+    ids, hashes = fingerprint(schema, table, places)
     rows = add_archive_columns(
         table,
         ids,
         hashes,
-        np.zeros(count, bool),
-        units=np.ones(count, np.int64),
-        line_numbers=np.arange(count),
-        chunk_ids=np.full(count, _CHUNK),
+        np.zeros(len(table), bool),
+        units=np.ones(len(table), np.int64),
+        line_numbers=line_numbers,
+        chunk_ids=np.full(len(table), _CHUNK),
     )
-    return rows.take(pa.array(list(first_positions.values()), pa.int64()))
+    positions: list[int] = []
+    distinct_counts: list[int] = []
+    start = 0
+    for count in counts:
+        first_positions: dict[bytes, int] = {}
+        for position, identity in enumerate(ids[start : start + count], start):
+            first_positions.setdefault(identity, position)
+        positions += first_positions.values()
+        distinct_counts.append(len(first_positions))
+        start += count
+    if len(positions) < len(table):
+        rows = rows.take(pa.array(positions, pa.int64()))
+    return StreamRows(rows, distinct_counts)
 
 
 def make_versions(rows: pa.Table, key: Sequence[str], valid_from: str | None) -> pa.Table:

@@ -1,5 +1,6 @@
 """Tests of rules, with Spark: examples of Prometheus's documentation, and what fails."""
 
+import random
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moirae.config.settings import load_settings
+from moirae.rule_tests import runner
 from moirae.rule_tests.expectations import UnmetExpectation
 from moirae.rule_tests.files import find_test_files, read_test_files
 from moirae.rule_tests.results import RuleTestRun
@@ -301,6 +303,43 @@ tests:
     (unknown,) = failures["unknown"]
     assert unknown.place.endswith("t.yaml:14:32")
     assert unknown.message.startswith("no such rule; rules are Gone, InstanceDown, MyAlert, ")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tests_that_share_a_query_are_as_if_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """All events, which none of the tests expects: rows of one test are not those of another."""
+    draw = random.Random(seed)
+    tests = "tests:\n" + "".join(draw_test(draw, number) for number in range(12))
+    shared = run(spark, tmp_path, tests)
+    with monkeypatch.context() as context:
+        context.setattr(runner, "find_shared_events", lambda *arguments: {})
+        alone = run(spark, tmp_path, tests)
+    assert shared == alone
+    assert any("no column 'worth'" in failure.message for failure in shared["test 7"])
+    assert sum(len(failure.lines) for failures in shared.values() for failure in failures) > 12
+
+
+def draw_test(draw: random.Random, number: int) -> str:
+    """Series of instances, one row twice, and of a test a column that there is not."""
+    values = [" ".join(draw.choices("0123_", k=10)) for _ in range(2)]
+    column = "worth" if number == 7 else "value"
+    return f"""
+- name: test {number}
+  start_timestamp: {draw.choice([0, 60, 1767225600])}
+  interval: {draw.choice(["30s", "1m"])}
+  input:
+    up:
+    - {{series: {{job: node, instance: a}}, values: {{{column}: {values[0]}}}}}
+    - {{series: {{job: node, instance: b}}, values: {{value: {values[1]}}}}}
+    - {{ts: 2m, job: node, instance: c, value: 0}}
+    - {{ts: 2m, job: node, instance: c, value: {draw.choice([0, 2])}}}
+  alert_rule_test:
+  - {{eval_time: {draw.randrange(1, 10)}m, alertname: InstanceDown, exp_events: []}}
+  - {{eval_time: 9m, alertname: Slow, exp_events: [], exp_alerts: []}}
+  - {{eval_time: 9m, alertname: MyAlert, exp_events: []}}
+"""
 
 
 def test_tests_of_a_new_workspace_pass(spark: SparkSession, tmp_path: Path) -> None:

@@ -181,7 +181,9 @@ MODULES_BY_TEST = {
     "integration/test_rule_tests.py": """
         moirae.cli.rule_tests moirae.rule_tests.event_outputs moirae.rule_tests.expectations
         moirae.rule_tests.input_past moirae.rule_tests.notifications moirae.rule_tests.stages
-        moirae.rule_tests.results moirae.rule_tests.runner moirae.rule_tests.scratch_archive""",
+        moirae.rule_tests.results moirae.rule_tests.runner moirae.rule_tests.scratch_archive
+        moirae.rule_tests.shared_events""",
+    "unit/moirae/rule_tests/test_input_batches.py": "moirae.rule_tests.inputs",
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
         moirae.rules.checks.check moirae.rules.checks.check_questions
@@ -273,7 +275,6 @@ MODULES_BY_TEST = {
         moirae.documents.types moirae.documents.validation""",
     "unit/moirae/demo/test_testbed.py": """
         moirae.demo.failures moirae.demo.running_processes moirae.demo.sampling""",
-    "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
     "unit/moirae/evaluation/test_duckdb_rules.py": "moirae.evaluation.limited_joins",
     "unit/moirae/evaluation/test_evaluator.py": "moirae.evaluation.spark_rules",
     "integration/sql/test_lost_verdict_gateway.py": "sql.rules.lost_verdicts",

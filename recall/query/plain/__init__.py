@@ -97,6 +97,7 @@ def to_plain(
         constants=tuple(value for _, value in writer.constants),
         paned_query=paned_query,
         has_relations=rendered.has_relations,
+        is_filter=not (rendered.has_windows or rendered.has_relations or rendered.source.is_query),
     )
 
 

@@ -132,7 +132,7 @@ class PlainQuery:
     `text`: three parts. Between the first two belongs the source, between the last two the table of
     constants, which has the columns `rule` and `p<n>` for each constant. The result has the columns
     `rule`, `ts` and `c<n>` for the attributes `output_names`. Relations are part of the text, under
-    their physical names.
+    their physical names. `is_filter`: each row of the result is of one row of one stream alone.
     """
 
     text: tuple[str, str, str]
@@ -145,13 +145,18 @@ class PlainQuery:
     constants: tuple[Any, ...] = field(compare=False)
     paned_query: PanedQuery | None = None
     has_relations: bool = False
+    is_filter: bool = False
 
-    def sql(self, constants: str, source: str | None = None) -> str:
+    def sql(self, constants: str, source: str | None = None, carried: str | None = None) -> str:
         """The query over a table of constants.
 
-        `source`: a table with the rows of the source, if these are materialised.
+        `source`: a table with the rows of the source, if these are materialised. `carried`: a column
+        of its own of the source of a filter that the result has, too.
         """
         before_source, before_constants, after_constants = self.text
+        if carried is not None:
+            assert self.is_filter
+            before_source = before_source.replace("SELECT ", f"SELECT {carried}, ", 1)
         if source is None:
             source = self.source
         return before_source + source + before_constants + constants + after_constants

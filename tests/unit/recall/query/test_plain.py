@@ -50,6 +50,17 @@ def test_source_and_constants_are_put_between_the_parts_of_the_text() -> None:
     )
 
 
+def test_only_filters_of_one_stream_carry_a_column_of_the_source() -> None:
+    query = write("SELECT host, ts FROM cpu WHERE cpu > 5", host="string")
+    assert query.is_filter
+    assert query.sql("constants", carried="n").startswith("SELECT n, _c.rule AS rule, ")
+    windows = "SELECT host, window.end AS ts FROM cpu GROUP BY host, window(ts, '1 minute')"
+    join = "SELECT c.host, c.ts FROM cpu c JOIN hosts h ON h.host = c.host"
+    subquery = "SELECT host, ts FROM (SELECT host, ts FROM cpu WHERE n > 1) s WHERE host > 'a'"
+    for sql in (windows, join, subquery):
+        assert not write(sql, host="string").is_filter
+
+
 def test_sliding_windows_are_cut_into_panes() -> None:
     query = write(
         "SELECT host, window.end AS ts, avg(cpu) AS a FROM cpu "

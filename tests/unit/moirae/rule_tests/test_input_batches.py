@@ -8,7 +8,8 @@ import pytest
 from moirae.config.settings import Settings, load_settings
 from moirae.documents import parse_document, validate
 from moirae.errors import ProblemsError
-from moirae.rule_tests.inputs import RuleTestInput, RuleTestOrigin, read_input
+from moirae.rule_tests.input_batches import InputReader, RuleTestInput
+from moirae.rule_tests.inputs import RuleTestOrigin
 from moirae.rule_tests.model import RuleTestFile
 from recall.query import sql_names
 
@@ -43,7 +44,12 @@ def read(settings: Settings, folder: Path, content: str) -> RuleTestInput:
     assert document is not None
     file, more_problems = validate(RuleTestFile, document)
     assert file is not None, (problems, more_problems)
-    return read_input(file.tests[0], settings, RuleTestOrigin(document, ("tests", 0)))
+    tests = [(file.tests[0], RuleTestOrigin(document, ("tests", 0)))]
+    (batch,) = InputReader(settings).read(tests)
+    (test_input,) = batch.inputs
+    if test_input.problems:
+        raise ProblemsError(test_input.problems)
+    return test_input
 
 
 def list_rows(table: Any) -> list[tuple[Any, ...]]:
