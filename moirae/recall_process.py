@@ -15,7 +15,7 @@ from moirae.config import Settings
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
-from moirae.history import HistoryBuilder, RelationVersions
+from moirae.history import HistoryBuilder, RelationVersions, WantedSummaries
 from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
@@ -139,6 +139,9 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         metrics=RecallMetrics(),
         archive_history=settings.archive_history,
         event_timeout=settings.recall.event_timeout,
+        wanted_summaries=WantedSummaries(
+            settings, lambda: connect_database(settings, "recall summaries"), schemas
+        ),
         stage_rows=settings.limits.stage_rows,
     )
 

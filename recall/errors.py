@@ -6,6 +6,8 @@ RecallError
 ├── FilterFailed         a filter has failed for a row
 ├── EngineLost           the JVM has exited
 ├── LimitExceeded        an answer is larger than the limit of a recall
+├── NodeDamaged          a summary of chunks cannot be read: their rows can
+├── NotSummarised        no summary answers a recall
 ├── ModelExpired         a learned model was deleted by retention
 ├── QueryRejected        a query is not allowed
 ├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
@@ -56,6 +58,14 @@ class CommandKeyConflict(RecallError, ValueError):
 
 class EngineLost(RecallError):
     """The JVM has exited. The recall process exits too; the next process resumes its tasks."""
+
+
+class NodeDamaged(RecallError):
+    """The summary of some chunks cannot be read, or was replaced meanwhile."""
+
+
+class NotSummarised(RecallError):
+    """No summary of chunks answers a recall; the message is the reason."""
 
 
 class FilterFailed(RecallError):

@@ -14,6 +14,9 @@ from recall.event_plans import NO_PLAN, EventPlan
 # `recall.scheduling.chunk_order`.
 Order = Literal["newest", "oldest", "promising", "mixed"]
 
+# Whether summaries answer a recall: those that pay, those that it wants whatever they cost, or none.
+SummarySetting = Literal["auto", "on", "off"]
+
 # Task ids are derived from what a task is about, so that a repeated request finds the same task.
 _TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
@@ -73,6 +76,7 @@ class SqlQuestion(RecallQuestion):
     `where`, `judged`: stored by earlier versions; see `recall.event_plans.EventPlan`.
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
     `follow`: whether rows that are archived later extend the answer until the task is ended.
+    `summary`: whether summaries of chunks answer it, see `recall.summaries`.
     """
 
     sql: str
@@ -86,6 +90,7 @@ class SqlQuestion(RecallQuestion):
     judged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     follow: bool = False
+    summary: SummarySetting = "auto"
     kind: Literal["sql"] = "sql"
 
 
@@ -236,7 +241,8 @@ class Coverage:
     the chunks there have expired; None: with the first row. `read_from`, `read_to`: the range that
     was read. Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
-    of the pieces left may still change the answer; None: not known.
+    of the pieces left may still change the answer; None: not known. `summarised`: of the pieces that
+    were read, those that summaries have answered (`recall.summaries`).
     `ended`: by stream, the event time before which its rows have expired although those of others
     have not. `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
@@ -252,6 +258,7 @@ class Coverage:
     by_summary: int = 0
     hopeful: int | None = None
     ended: Mapping[str, Micros] = field(default_factory=dict)
+    summarised: int = 0
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,23 @@ CREATE TABLE streams (
     appends          bigint
 );
 
+-- Summaries of closed chunks (`recall.summaries`), and what each has cost and saved. `loss`: why it is not kept.
+CREATE TABLE summaries (
+    key text PRIMARY KEY,  -- the name of its table in the archive
+    stream text NOT NULL,
+    definition jsonb NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0,
+    chunks bigint NOT NULL DEFAULT 0,  -- summarised so far, each time that it changed
+    rows bigint NOT NULL DEFAULT 0,  -- of these chunks
+    groups bigint NOT NULL DEFAULT 0,  -- rows of their summaries
+    asked bigint NOT NULL DEFAULT 0,  -- chunks of ranges that recalls have asked it for
+    build_seconds double precision NOT NULL DEFAULT 0,  -- a chunk
+    read_seconds double precision NOT NULL DEFAULT 0,  -- a chunk, by a recall, without summary
+    lookup_seconds double precision NOT NULL DEFAULT 0,  -- a chunk, by a recall
+    loss text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when
 -- the rewritten files are committed.
 CREATE TABLE column_rewrites (

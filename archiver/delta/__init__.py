@@ -1,7 +1,7 @@
 """Delta tables: log, data files, row identities, and the tables of streams, events and contexts.
 
 Modules of their own: `derived_tables` holds what concerns the tables of derived streams only,
-`sequenced_table` the tables of events and of contexts.
+`sequenced_table` the tables of events and of contexts, `summary_table` those of summaries.
 """
 
 from archiver.delta import derived_tables

@@ -6,12 +6,14 @@ from typing import Literal
 from archiver.delta.declared_table import APPENDS_APPLICATION_ID
 from archiver.delta.revision_table import REVISIONS_APPLICATION_ID
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS
+from archiver.delta.summary_table import FOLDER as SUMMARIES
+from archiver.delta.summary_table import list_summaries
 from archiver.storage import Storage, StorageRoot, as_storage
 
-TableKind = Literal["stream", "derived", "events", "contexts", "revisions", "rows"]
+TableKind = Literal["stream", "derived", "events", "contexts", "revisions", "rows", "summaries"]
 
 # Under which application id the log of a table counts up to where it holds its source; derived
-# streams are replaced chunk by chunk and count nothing.
+# streams are replaced chunk by chunk and count nothing, and nodes of summaries name their inputs.
 _APPLICATION_IDS: dict[TableKind, str | None] = {
     "stream": APPENDS_APPLICATION_ID,
     "derived": None,
@@ -19,6 +21,7 @@ _APPLICATION_IDS: dict[TableKind, str | None] = {
     "contexts": CONTEXTS.name,
     "revisions": REVISIONS_APPLICATION_ID,
     "rows": REVISIONS_APPLICATION_ID,
+    "summaries": None,
 }
 
 
@@ -73,4 +76,7 @@ def list_tables(root: StorageRoot) -> list[ArchiveTable]:
             add("revisions", "recalls", "revisions", name)
         for name in (storage / "recalls" / "rows").list_folders():
             add("rows", "recalls", "rows", name)
+    if SUMMARIES in folders:
+        for stream, key in list_summaries(root):
+            add("summaries", SUMMARIES, stream, key)
     return tables

@@ -44,6 +44,11 @@ class DataFile:
         """
         return is_written_by_moirae(self.path)
 
+    @property
+    def is_clustered(self) -> bool:
+        """Whether maintenance has clustered the rows, by its name."""
+        return not is_unclustered(self.path)
+
     def overlaps(self, time_range: TimeRange) -> bool:
         """Whether the file may hold event times in a range."""
         return time_range.overlaps_times(self.oldest, self.newest)

@@ -57,6 +57,7 @@ from moirae.config.paths import (
     resolve_text,
 )
 from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
+from moirae.config.summaries import DeclaredSummary, find_summary_problems
 from moirae.config.syslog import SyslogSource
 from moirae.documents.types import (
     ConfigModel,
@@ -385,6 +386,11 @@ class Stream(ColumnsModel):
         max_length=64,
         description="What is replaced in texts before anything is written.",
     )
+    summaries: tuple[DeclaredSummary, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Summaries of closed chunks that are kept whether or not a rule asks for them.",
+    )
 
     was: TableName | None = Field(
         default=None,
@@ -417,6 +423,16 @@ class Stream(ColumnsModel):
                 problems.append(ValueProblem((index, "column"), message))
         raise_problems(problems)
         return redact
+
+    @field_validator("summaries")
+    @classmethod
+    def _validate_summaries(
+        cls, summaries: tuple[DeclaredSummary, ...], info: ValidationInfo
+    ) -> tuple[DeclaredSummary, ...]:
+        declared = info.data.get("declared_columns")
+        if declared is not None:
+            raise_problems(find_summary_problems(summaries, column_types(declared)))
+        return summaries
 
     @property
     def redactions(self) -> tuple[Redaction, ...]:

@@ -10,13 +10,16 @@ from moirae.history.progress import (
     list_index_progress,
     list_view_progress,
 )
+from moirae.history.summaries import WantedSummaries, explain_summary
 
 __all__ = [
     "HistoryBuilder",
     "PastEngines",
     "PastFinder",
     "RelationVersions",
+    "WantedSummaries",
     "event_overlap",
+    "explain_summary",
     "format_progress",
     "list_index_progress",
     "list_view_progress",

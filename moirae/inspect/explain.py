@@ -14,7 +14,7 @@ from moirae.evaluation import (
     is_executable,
 )
 from moirae.evaluation.plan import ActiveRule
-from moirae.history import event_overlap, select_archived_streams
+from moirae.history import event_overlap, explain_summary, select_archived_streams
 from moirae.rules import Definition
 from moirae.rules.requests import (
     build_context_queries,
@@ -276,6 +276,7 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
     explanation["engine"] = _RECALL_ENGINES[decision.engine]
     explanation["reason"] = decision.reason
     explanation["revisions"] = _explain_revisions(template)
+    explanation["summary"] = explain_summary(question, columns)
     return explanation
 
 

@@ -312,6 +312,8 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
     parts = [f"{known_count} of {chunk_count} chunks, back to {start}"]
     if skipped:
         parts.append(f"{skipped} of them by their summary")
+    if coverage.get("summarised"):
+        parts.append(f"{coverage['summarised']} of them from summaries")
     if coverage["failed"]:
         parts.append(f"{coverage['failed']} failed")
     if coverage.get("changed"):

@@ -17,6 +17,7 @@ _ACTIONS = {
     "contexts": "set the table aside, and write the contexts of the database again",
     "derived": "set the table aside: the recall process computes its chunks again",
     "revisions": "set both tables of the revisions aside: the recall process writes them again",
+    "summaries": "set the table aside: the recall process computes it again",
     "rows": "set both tables of the revisions aside: the recall process writes them again",
 }
 _LOSS_OF_REVISIONS = (
@@ -73,7 +74,7 @@ class DatabaseTables:
         elif table.kind == "derived":
             _, version, _, stream = table.name.split("/")
             DerivedChunkGateway(self._connection).delete_version(stream, version)
-        else:
+        elif table.kind in ("revisions", "rows"):
             other = "rows" if table.kind == "revisions" else "revisions"
             name = f"recalls/{other}/{table.stream}"
             for pair in list_tables(root):

@@ -130,6 +130,13 @@ class SqlRecall(Recall):
             "the event) or mixed (alternately the newest and the most promising)."
         ),
     )
+    summary: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description=(
+            "Whether partial answers of closed chunks are computed before an event asks: auto (as "
+            "long as they save more than they cost), on or off."
+        ),
+    )
 
 
 class Similarity(ConfigModel):

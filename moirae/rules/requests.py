@@ -185,6 +185,7 @@ def _build_sql_question(
         own={table: definition.columns_of(table) for table in event_tables},
         columns=definition.columns_of(name),
         types=definition.merged_types.get(name, {}),
+        summary=recall.summary,
     )
 
 

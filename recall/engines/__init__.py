@@ -14,6 +14,7 @@ from recall.engines.duckdb import (
     LocalEngine,
     WideScanEngine,
     evaluate_condition,
+    to_portable,
 )
 from recall.engines.error_summary import find_pattern_limit, summarize_error
 from recall.engines.lru_cache import LruCache
@@ -43,4 +44,5 @@ __all__ = [
     "select_range",
     "summarize_error",
     "to_json_value",
+    "to_portable",
 ]

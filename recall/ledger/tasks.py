@@ -383,8 +383,9 @@ def _task_output(task: TaskSpec) -> EventOutput:
 def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
     coverage = asdict(revision.coverage)
-    if not coverage["ended"]:
-        del coverage["ended"]
+    for name in ("ended", "summarised"):  # as stored before there were any
+        if not coverage[name]:
+            del coverage[name]
     row = NewRevisionRow(
         final=revision.coverage.final,
         coverage=coverage,

@@ -12,6 +12,7 @@ from recall.operators.estimate import Sample
 from recall.query.split import Split, SplitAggregate
 
 _SAMPLE_KEY = b"sample"
+_SUMMARISED_KEY = b"summarised"
 _MOMENT_COUNTS = {"count": 2, "sum": 2, "avg": 3, "exact_avg": 3}
 
 
@@ -28,6 +29,19 @@ def with_sample(accumulator: pa.Table, sample: Sample) -> pa.Table:
     """The table with the pieces that it was computed from."""
     metadata = dict(accumulator.schema.metadata or {})
     metadata[_SAMPLE_KEY] = orjson.dumps([sample.pieces, sample.seconds, sample.squared_seconds])
+    return accumulator.replace_schema_metadata(metadata)
+
+
+def read_summarised(accumulator: pa.Table | None) -> int:
+    """How many chunks of a merged partial answer summaries have answered."""
+    metadata = {} if accumulator is None else accumulator.schema.metadata or {}
+    return int(metadata.get(_SUMMARISED_KEY, b"0"))
+
+
+def with_summarised(accumulator: pa.Table, chunks: int) -> pa.Table:
+    """The table with how many chunks summaries have answered."""
+    metadata = dict(accumulator.schema.metadata or {})
+    metadata[_SUMMARISED_KEY] = str(chunks).encode()
     return accumulator.replace_schema_metadata(metadata)
 
 

@@ -25,6 +25,9 @@ from recall.scheduling.stride import StrideScheduler
 
 # Tasks of one question in one query, or in one pass of comparisons.
 MAX_TASKS_PER_QUERY = 200
+# Pieces that one query reads besides those that summaries answer: the open chunk, and one that has
+# just been closed. So most answers are final at once.
+_MIN_RUN_BESIDE_SUMMARIES = 2
 # Pieces that one background query reads.
 BACKGROUND_RUN_LENGTH = 32
 
@@ -33,6 +36,7 @@ BACKGROUND_RUN_LENGTH = 32
 class SchedulableTask:
     """What decides about the next turn of a task.
 
+    `summarised`: the chunks that summaries answer, so that their pieces cost next to nothing.
     `event`: the ID of its event, and `event_ts` its time in microseconds. `question`: equal for
     tasks with the same query, or that compare with the same corpus. `next`: how many of its pieces
     are done. `tries`: failed attempts at the next piece. `is_busy`: it has a turn now. `is_whole`:
@@ -53,6 +57,7 @@ class SchedulableTask:
     statistics: TaskStatistics = field(default_factory=TaskStatistics)
     is_busy: bool = False
     is_whole: bool = False
+    summarised: Collection[int] = ()
 
     @property
     def is_answered(self) -> bool:
@@ -78,15 +83,22 @@ class SchedulableTask:
     def run_end(self, max_pieces: int) -> int:
         """The cursor after at most `max_pieces` pieces that are adjacent in time, at least one.
 
-        Of a task that reads all pieces again: after about twice as many as before.
+        Those that summaries answer are not counted. Of a task that reads all pieces again: after
+        about twice as many as before.
         """
         if self.is_whole:
             return find_prefix_end(len(self.pieces), self.next)
-        run = self.pieces[self.next : self.next + max_pieces]
-        length = 1
-        while length < len(run) and _are_adjacent(run[length - 1], run[length]):
-            length += 1
-        return self.next + min(length, len(run))
+        if self.summarised:
+            max_pieces = max(max_pieces, _MIN_RUN_BESIDE_SUMMARIES)
+        end, read = self.next, 0
+        while end < len(self.pieces):
+            if end > self.next and not _are_adjacent(self.pieces[end - 1], self.pieces[end]):
+                break
+            read += self.pieces[end].chunk not in self.summarised
+            if read > max_pieces:
+                break
+            end += 1
+        return end
 
     def expected_seconds(self, end: int) -> float:
         """How long a query of the pieces up to the cursor `end` is expected to take."""

@@ -1,6 +1,6 @@
 """The tasks that this process works on, in memory. Their states are replaced, never changed."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from uuid import UUID
@@ -21,7 +21,7 @@ class ActiveTask:
     `template`: its query; None for a comparison. `question_key`: equal for tasks with the same
     query, or that compare with the same corpus. `revised_at`: when it got its last revision, by the
     monotonic clock, in seconds. `has_improved`: whether the best hits have changed since the last
-    revision.
+    revision. `summarised`: the chunks that summaries answer, as known when it became active.
     """
 
     task: Task
@@ -30,6 +30,7 @@ class ActiveTask:
     revised_at: float = 0.0
     has_improved: bool = False
     is_busy: bool = False
+    summarised: Collection[int] = ()
 
     @property
     def spec(self) -> TaskSpec:
@@ -80,6 +81,7 @@ class ActiveTask:
             statistics=progress.statistics,
             is_busy=self.is_busy,
             is_whole=self.is_whole,
+            summarised=self.summarised,
         )
 
 

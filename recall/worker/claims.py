@@ -1,7 +1,7 @@
 """Claims tasks from the ledger, decides what they read, and follows what others do to them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from recall.engines import Template
 from recall.ledger import Ledger, Task
 from recall.requests import ChunkRange, SimilarQuestion, SqlQuestion, plan_pieces
 from recall.scheduling import interleave, rank_pieces
+from recall.summaries import SummaryStore
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks
 from recall.worker.key_counts import KeyCounts
 from recall.worker.query_slots import summarise_error
@@ -44,16 +45,15 @@ class TaskClaimer:
         recorder: TurnRecorder,
         corpora: Corpora,
         key_counts: KeyCounts,
-        only_task: UUID | None = None,
+        summaries: SummaryStore | None = None,
     ) -> None:
-        """`only_task`: the only task to claim; None: any."""
-        self._only_task = only_task
         self._connection = connection
         self._ledger = ledger
         self._active_tasks = active_tasks
         self._recorder = recorder
         self._corpora = corpora
         self._key_counts = key_counts
+        self._summaries = summaries
         self._templates: LRUCache[str, Template] = LRUCache(_MAX_TEMPLATES)
         # By (rule, version, recall): whether it is quarantined.
         self._quarantined: TTLCache[tuple[str, str, str], bool] = TTLCache(
@@ -61,10 +61,10 @@ class TaskClaimer:
         )
         self._backlog_timer = Timer(_CHECK_INTERVAL)
 
-    def claim(self) -> None:
-        """Claim free tasks up to the limits."""
-        if self._only_task is not None:
-            self._activate_all(self._ledger.claim_task(self._only_task))
+    def claim(self, only_task: UUID | None = None) -> None:
+        """Claim free tasks up to the limits; or `only_task` alone."""
+        if only_task is not None:
+            self._activate_all(self._ledger.claim_task(only_task))
             return
         for level in (0, 1):
             self._activate_all(self._claim_level(level))
@@ -126,13 +126,22 @@ class TaskClaimer:
                 self._templates[question_key] = template
         else:
             question_key = f"{task.spec.rule} {task.spec.version} {question_key}"
+        summarised: Collection[int] = ()
+        if template is not None and self._summaries is not None:
+            summarised = self._summaries.answered_chunks(template)
         if task.progress.pieces is None:
-            task = self._plan(task, template, chunks)
+            task = self._plan(task, template, chunks, summarised)
             if template is not None:  # a comparison pins what it reads at its first turn
                 task = self._recorder.pin_pieces(task)
-        self._active_tasks.add(ActiveTask(task, template, question_key))
+        self._active_tasks.add(ActiveTask(task, template, question_key, summarised=summarised))
 
-    def _plan(self, task: Task, template: Template | None, chunks: Sequence[ChunkRange]) -> Task:
+    def _plan(
+        self,
+        task: Task,
+        template: Template | None,
+        chunks: Sequence[ChunkRange],
+        summarised: Collection[int],
+    ) -> Task:
         """Decide which pieces a task reads, and in which order."""
         spec, question = task.spec, task.spec.question
         pieces = plan_pieces(chunks, spec.event.ts, question)
@@ -145,7 +154,7 @@ class TaskClaimer:
                 if question.order == "mixed":
                     ranked = interleave(pieces, ranked)
                 progress = replace(progress, pieces=ranked)
-        if template is not None and template.split.whole is None:
+        if template is not None and template.split.whole is None and not summarised:
             bounds = self._key_counts.upper_bounds(template, spec.event, pieces)
             ranked, skipped = rank_pieces(pieces, bounds, question.order)
             progress = replace(progress, pieces=ranked, skipped=skipped)

@@ -19,6 +19,7 @@ from recall.scheduling import (
     plan_turns,
     shorten_turn,
 )
+from recall.summaries import SummaryStore
 from recall.worker.active_tasks import ActiveTasks, TurnTask
 from recall.worker.comparisons import ComparisonRunner
 from recall.worker.history_queries import ReadBatch, read_batches
@@ -40,6 +41,7 @@ class Dispatcher:
         comparisons: ComparisonRunner,
         preparation: HistoryPreparation,
         workers: Workers,
+        summaries: SummaryStore | None = None,
     ) -> None:
         self.jobs: list[Job[list[TurnResult]]] = []
         self._connection = connection
@@ -48,6 +50,7 @@ class Dispatcher:
         self._comparisons = comparisons
         self._preparation = preparation
         self._workers = workers
+        self._summaries = summaries
         self._turns_by_job: dict[Job[list[TurnResult]], list[TurnTask]] = {}
 
     # Starting turns
@@ -132,7 +135,7 @@ class Dispatcher:
         job = self._workers.start(
             [turn_task.spec.id for turn_task in all_turns],
             "history query",
-            lambda slot: read_batches(slot, batches),
+            lambda slot: read_batches(slot, batches, self._summaries),
         )
         self.jobs.append(job)
         self._turns_by_job[job] = all_turns

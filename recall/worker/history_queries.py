@@ -22,9 +22,10 @@ from recall.engines.isolation import run_isolated, split_in_halves, split_into_i
 from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
-from recall.operators import estimate_rows, piece_seconds
+from recall.operators import estimate_rows, piece_seconds, read_summarised, with_summarised
 from recall.requests import compute_coverage, end_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, share_query
+from recall.summaries import SummarisedPartials, SummaryStore, compute_partials
 from recall.worker.active_tasks import TurnTask
 from recall.worker.query_slots import QuerySlot, summarise_error
 
@@ -98,8 +99,12 @@ class _ReadBatches:
     seconds: float
 
 
-def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResult]:
+def read_batches(
+    slot: QuerySlot, batches: Sequence[ReadBatch], summaries: SummaryStore | None = None
+) -> list[TurnResult]:
     """Run one turn of all tasks, in one scan if there are several queries.
+
+    `summaries`: what they answer is not read; None: there are none.
 
     If that fails, it is repeated for each query, then for each task, then for its first piece. What
     was read for a query is not read again because that of another query cannot be merged.
@@ -110,12 +115,12 @@ def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResu
         nonlocal began
         began = time.monotonic()
         partials, append_counts = _query_partial_answers(
-            slot.engines, [batch.partial_query for batch in part]
+            slot.engines, [batch.partial_query for batch in part], summaries
         )
         reads: list[Sequence[_ReadTurn] | None] = []
-        for batch, partials_by_eid in zip(part, partials, strict=True):
+        for batch, answers in zip(part, partials, strict=True):
             try:
-                reads.append(_merge_partial_answers(batch, partials_by_eid))
+                reads.append(_merge_partial_answers(batch, answers))
             except Exception as error:
                 slot.raise_if_interrupted(error)
                 if len(part) == 1:
@@ -134,7 +139,7 @@ def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResu
             continue
         for batch, reads in zip(part, outcome.reads_by_batch, strict=True):
             if reads is None:
-                results += read_batches(slot, [batch])
+                results += read_batches(slot, [batch], summaries)
                 continue
             batch_began = time.monotonic() - outcome.seconds
             for result in _build_results(slot, batch, reads, batch_began):
@@ -158,15 +163,17 @@ def _split_batches(batches: Sequence[ReadBatch], error: Exception) -> Sequence[S
     return []
 
 
-def _merge_partial_answers(
-    batch: ReadBatch, partials_by_eid: Mapping[str, pa.Table]
-) -> list[_ReadTurn]:
+def _merge_partial_answers(batch: ReadBatch, answers: SummarisedPartials) -> list[_ReadTurn]:
     """Merge what was read into the partial answers of the tasks."""
     reads = []
     for turn in batch.turns:
-        partial = partials_by_eid.get(str(turn.spec.event.eid))
+        eid = str(turn.spec.event.eid)
+        partial = answers.partials.get(eid)
         accumulator = deserialise_partial(turn.progress.partial_answer)
         merged = merge_partials(batch.template, accumulator, partial, _turn_seconds(turn))
+        if merged is not None:
+            summarised = read_summarised(accumulator) + answers.chunks.get(eid, 0)
+            merged = with_summarised(merged, summarised)
         reads.append(_ReadTurn(turn, partial, merged))
     return reads
 
@@ -218,16 +225,19 @@ def _build_results(
 
 
 def _query_partial_answers(
-    engines: EngineRouter, partial_queries: Sequence[PartialQuery]
-) -> tuple[list[dict[str, pa.Table]], dict[str, int]]:
+    engines: EngineRouter,
+    partial_queries: Sequence[PartialQuery],
+    summaries: SummaryStore | None,
+) -> tuple[list[SummarisedPartials], dict[str, int]]:
     """The partial answers to each query by event, and the appends of each stream that it saw."""
     to_read = [query for query in partial_queries if query.event_pieces]
     if not to_read:
-        return [{} for _ in partial_queries], {}
+        return [SummarisedPartials() for _ in partial_queries], {}
     with engines.snapshot(to_read) as append_counts:
-        answers = iter(engines.compute_partials(to_read))
+        answers = iter(compute_partials(engines, summaries, to_read))
         answers_by_query = [
-            next(answers) if query.event_pieces else {} for query in partial_queries
+            next(answers) if query.event_pieces else SummarisedPartials()
+            for query in partial_queries
         ]
         return answers_by_query, append_counts
 
@@ -278,6 +288,7 @@ def _build_result(
         coverage = end_coverage(pieces, progress.next)
     if read.is_complete:
         coverage = replace(coverage, final=True, partial=False)
+    coverage = replace(coverage, summarised=read_summarised(read.merged))
     error = read.error or answer_error
     nothing_read = failed == len(pieces) - progress.skipped
     state = "running"

@@ -21,6 +21,7 @@ from recall.engines.routing import EngineRouter
 from recall.ledger import LEASE_DURATION, Ledger
 from recall.ledger.commands import CommandExecutor
 from recall.scheduling import StrideScheduler
+from recall.summaries import SummaryStore
 from recall.worker.active_tasks import ActiveTasks
 from recall.worker.claims import TaskClaimer
 from recall.worker.comparisons import ComparisonRunner
@@ -72,6 +73,8 @@ class ManagerConfig:
     """Called after answers were stored."""
     live_engines: LiveEngines | None = None
     """What live rows of queries that follow are read with; None: live rows are not read."""
+    summaries: SummaryStore | None = None
+    """Summaries of chunks that answer recalls; None: there are none."""
     only_task: UUID | None = None
     """The only task to work on; None: all tasks."""
 
@@ -104,7 +107,7 @@ class RecallManager:
             recorder=self._recorder,
             corpora=corpora,
             key_counts=key_counts,
-            only_task=config.only_task,
+            summaries=config.summaries,
         )
         self._live_rows: LiveRowReader | None = None
         if config.live_engines is not None:
@@ -132,6 +135,7 @@ class RecallManager:
             comparisons=comparisons,
             preparation=self._preparation,
             workers=self._workers,
+            summaries=config.summaries,
         )
         self._commands = CommandExecutor(connection, len(config.engines))
         self._lease_tasks = Schedule(
@@ -199,7 +203,7 @@ class RecallManager:
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
         for job, seconds in self._workers.pop_delays(self._running_jobs()):
             self._recorder.add_delay(job.task_ids, seconds)
-        self._claimer.claim()
+        self._claimer.claim(self._config.only_task)
         self._preparation.collect_finished()
         self._dispatcher.collect_finished()
         deadline = time.monotonic() + _DISPATCH_TIME_LIMIT

@@ -41,6 +41,7 @@ from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.statements import WORKER_DAEMON
+from recall.summaries import SummaryBuilder, SummaryStore, WantedShapes
 from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
@@ -102,6 +103,8 @@ class RecallConfig:
     """Wall-clock time for which superseded versions of archived tables stay readable."""
     event_timeout: timedelta
     """Wall-clock time after which an event without progress ends."""
+    wanted_summaries: WantedShapes
+    """Returns the summaries that rules and streams want; see `SummaryBuilder`."""
     stage_rows: int
     """Rows of the inputs of a stage for one event beyond which it fails."""
 
@@ -133,6 +136,15 @@ def run_worker(
     stages = start_daemon(lambda: runner.run(stop), "stages")
     archive = RevisionArchive(config.connect(), config.root, config.archive_history.total_seconds())
     archiving = start_daemon(lambda: archive.run(stop), "revisions")
+    summaries = SummaryStore(config.root, Reader(config.root, config.schemas))
+    builder = SummaryBuilder(
+        config.connect(),
+        config.root,
+        summaries,
+        list_wanted=config.wanted_summaries,
+        history=config.archive_history.total_seconds(),
+    )
+    summarising = start_daemon(lambda: builder.run(stop), "summaries")
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -147,12 +159,14 @@ def run_worker(
             event_timeout=config.event_timeout,
             on_answers=runner.wake,
             live_engines=_create_live_engines(config, sessions),
+            summaries=summaries,
         ),
     )
     manager.run(stop, heartbeat)
     runner.wake()
     stages.join(_SHUTDOWN_TIMEOUT)
     archiving.join(_SHUTDOWN_TIMEOUT)
+    summarising.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
     _stop_spark(sessions)
 

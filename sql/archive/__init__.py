@@ -24,6 +24,7 @@ from sql.archive.skipped_records import SkippedRecordsGateway, SkippedRow
 from sql.archive.source_tables import read_source_table
 from sql.archive.stream_renames import StreamRename, StreamRenameGateway
 from sql.archive.streams import ProgressRow, StreamGateway
+from sql.archive.summaries import SummaryGateway, SummaryRow
 from sql.archive.units import (
     FileVersionRow,
     FinishedUnitRow,
@@ -74,6 +75,8 @@ __all__ = [
     "StreamGateway",
     "StreamRename",
     "StreamRenameGateway",
+    "SummaryGateway",
+    "SummaryRow",
     "Subject",
     "SubjectKind",
     "UnitGateway",

@@ -151,6 +151,12 @@ MODULES_BY_TEST = {
         moirae.evaluation.index.like moirae.evaluation.index.order
         moirae.evaluation.index.regex moirae.evaluation.index.values""",
     "contract/test_sigma_conditions.py": "moirae.sigma.conditions",
+    "integration/test_summaries.py": """
+        archiver.delta.summary_table moirae.history.summaries recall.summaries.builder
+        recall.summaries.nodes sql.archive.summaries""",
+    "property/test_summaries.py": """
+        recall.summaries.answers recall.summaries.model recall.summaries.statements
+        recall.summaries.store""",
     "property/test_rule_index.py": """
         moirae.evaluation.index.anchor_lookup moirae.evaluation.index.index_batch
         moirae.evaluation.index.rule_index""",

@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 import pyarrow as pa
 
+from archiver.delta import DataFile
 from archiver.read import WIDE_SCAN_ROWS
 from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
@@ -81,6 +82,10 @@ class EngineRouter:
             yield self.spark.acquire(spans)
         finally:
             self.spark.release()
+
+    def pinned_files(self, stream: str) -> Sequence[DataFile]:
+        """The files of a stream in the version that `snapshot` has pinned."""
+        return self.spark.pinned_files(stream)
 
     def shared_scan_stream(self, template: Template) -> str | None:
         """The stream that the query can scan together with other queries; None: it runs alone."""

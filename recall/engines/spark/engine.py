@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from archiver.delta import StreamSchema
+from archiver.delta import DataFile, StreamSchema
 from archiver.executors import Jobs, SparkJobs
 from archiver.read import Reader
 from archiver.spark import jvm_process
@@ -119,6 +119,10 @@ class SparkEngine:
     def release(self) -> None:
         """Unpin what `acquire` has pinned."""
         self._reader.release()
+
+    def pinned_files(self, stream: str) -> Sequence[DataFile]:
+        """The files of a stream in the pinned version, of the pinned range."""
+        return self._reader.snapshot(stream).all_files
 
     def list_files(self, template: Template, time_range: TimeRange) -> tuple[str, ...]:
         """The files that a query reads for a range."""
