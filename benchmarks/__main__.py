@@ -39,6 +39,8 @@ _MODULES_BY_GOAL = {
     "G14": "benchmarks.archive",
     "G15": "benchmarks.full_recalls",
     "G16": "benchmarks.full_recalls",
+    "HS3": "benchmarks.summaries",
+    "HS4": "benchmarks.summaries",
     "HS7": "benchmarks.recall_bytes",
     "HS8": "benchmarks.recall_load",
     "L1": "benchmarks.learned",

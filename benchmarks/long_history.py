@@ -33,6 +33,7 @@ from recall.engines.routing import EngineRouter, PartialCache
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 from recall.scheduling import StrideScheduler
+from recall.summaries import SummaryStore
 from recall.worker import KeyCounts, ManagerConfig, RecallManager
 
 CHUNK_COUNT = 100
@@ -51,7 +52,7 @@ SCHEMA = StreamSchema(
     lateness=timedelta(0),
     future=timedelta(days=1),
 )
-_WORKSPACE = """
+WORKSPACE = """
 home: .moirae
 streams:
   past:
@@ -83,17 +84,17 @@ class ChunkRows(NamedTuple):
 
 @contextmanager
 def create_history(
-    rows_per_chunk: int, chunk_count: int = CHUNK_COUNT
+    rows_per_chunk: int, chunk_count: int = CHUNK_COUNT, host_count: int = _HOST_COUNT
 ) -> Iterator[BenchmarkHistory]:
     """A workspace with some chunks, of which the newest is open."""
-    with temporary_workspace(_WORKSPACE) as root:
+    with temporary_workspace(WORKSPACE) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         archive = Path(settings.archive)
         with database.connect_database(settings, "benchmark") as connection:
             table = StreamTable(archive, SCHEMA)
             chunks = []
             for chunk in range(chunk_count):
-                table.append(_archived_table(chunk, rows_per_chunk), chunk)
+                table.append(_archived_table(chunk, rows_per_chunk, host_count), chunk)
                 chunks.append(_make_chunk(chunk, is_newest=chunk == chunk_count - 1))
             Catalog(connection).put_chunks(chunks)
             yield BenchmarkHistory(archive, connection, settings, rows_per_chunk=rows_per_chunk)
@@ -109,22 +110,22 @@ def _make_chunk(number: int, is_newest: bool) -> Chunk:
     )
 
 
-def draw_chunk(chunk: int, row_count: int) -> ChunkRows:
+def draw_chunk(chunk: int, row_count: int, host_count: int = _HOST_COUNT) -> ChunkRows:
     """The random rows of a chunk, in time order; the same for each call."""
     rng = np.random.default_rng(chunk)
     offsets = np.sort(rng.integers(0, CHUNK_MICROS, row_count))
     return ChunkRows(
         ts=offsets + START + chunk * CHUNK_MICROS,
-        hosts=rng.integers(0, _HOST_COUNT, row_count),
+        hosts=rng.integers(0, host_count, row_count),
         apps=rng.integers(0, _APP_COUNT, row_count),
         values=np.round(rng.uniform(0, 100, row_count), 2),
     )
 
 
-def _archived_table(chunk: int, row_count: int) -> pa.Table:
+def _archived_table(chunk: int, row_count: int, host_count: int) -> pa.Table:
     arrow = SCHEMA.arrow_schema()
-    rows = draw_chunk(chunk, row_count)
-    host_names = pa.array(list(map("h{}".format, range(_HOST_COUNT))))
+    rows = draw_chunk(chunk, row_count, host_count)
+    host_names = pa.array(list(map("h{}".format, range(host_count))))
     app_names = pa.array(list(map("a{}".format, range(_APP_COUNT))))
     columns = {
         "ts": pa.array(rows.ts, arrow.field("ts").type),
@@ -188,6 +189,7 @@ def create_manager(
     connection: Connection[Any],
     engines: list[EngineRouter],
     stride: StrideScheduler[UUID] | None = None,
+    summaries: SummaryStore | None = None,
 ) -> RecallManager:
     """A manager that keeps tickets unchanged and has indexed the files of the archive."""
     lease = Ledger.acquire_lease(connection)
@@ -203,6 +205,7 @@ def create_manager(
             engines=engines,
             query_timeout=_QUERY_TIMEOUT,
             stride=StrideScheduler() if stride is None else stride,
+            summaries=summaries,
         ),
     )
 

@@ -20,6 +20,7 @@ _MODULES = (
     "retaining",
     "rewriting",
     "rolling",
+    "summarising",
     "tailing",
     "trimming",
 )

@@ -165,10 +165,16 @@ class Archive:
             case "ask", query, (begin, length):
                 self.ask(QUERIES[query], begin, length)
 
-    def build(self) -> None:
+    def follow(self) -> None:
+        """Use the summaries that there are."""
         chunks = [ChunkRange(chunk, chunk_range(chunk)) for chunk in range(self.first, self.open)]
         self.store.replace(self.shapes, chunks)
         self.store.reader.refresh()
+        for summary in self.store.summaries:
+            self.nodes.follow(summary)
+
+    def build(self) -> None:
+        self.follow()
         for summary in self.store.summaries:
             while self.nodes.update(summary, is_required=True):
                 pass
