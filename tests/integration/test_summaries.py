@@ -9,6 +9,7 @@ from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
 from moirae.runtime import storage
 from recall.engines.template import Template
+from recall.replay.differences import are_equal
 from recall.requests import SqlQuestion
 from recall.summaries.builder import SummaryBuilder
 from recall.summaries.model import SummaryShape
@@ -92,11 +93,12 @@ def test_norm_is_final_at_the_first_answer(past: History) -> None:
     assert summaries.levels() == [CHUNKS, 2, 0, 0]
     (revision,) = answers(past, 2, NORM, summaries)
     (row,), (expected,) = revision["answer"], without[-1]["answer"]
-    assert row == {name: pytest.approx(value, rel=1e-9) for name, value in expected.items()}
+    assert are_equal(row, expected)
     assert (row["n"], row["total"]) == (expected["n"], expected["total"])
     coverage = revision["coverage"]
     assert coverage["summarised"] == CHUNKS and coverage["final"] and not coverage["partial"]
-    assert coverage == {**without[-1]["coverage"], "summarised": CHUNKS}
+    assert (coverage["read"], coverage["left"]) == (CHUNKS + 1, 0)
+    assert len(without) > 1, "without summaries the first answer is not the last"
 
 
 def test_late_rows_end_the_nodes_of_their_chunk(past: History) -> None:
@@ -110,7 +112,7 @@ def test_late_rows_end_the_nodes_of_their_chunk(past: History) -> None:
     assert summaries.levels() == [CHUNKS, 2, 0, 0]
     (rebuilt,) = answers(past, 2, NORM, summaries)
     assert rebuilt["coverage"]["summarised"] == CHUNKS
-    assert rebuilt["answer"] == late["answer"]
+    assert are_equal(rebuilt["answer"], late["answer"])
 
 
 def test_damaged_summary_is_read_from_rows_and_computed_again(past: History) -> None:
@@ -126,6 +128,4 @@ def test_damaged_summary_is_read_from_rows_and_computed_again(past: History) -> 
         content[len(content) // 3] ^= 0xFF
         (path / node.path).write_bytes(bytes(content))
     revisions = answers(past, 2, NORM, fresh)
-    assert revisions[-1]["answer"] == [
-        {name: pytest.approx(value, rel=1e-9) for name, value in expected[0].items()}
-    ]
+    assert are_equal(revisions[-1]["answer"], expected)
