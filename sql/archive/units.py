@@ -245,6 +245,13 @@ class UnitGateway(Gateway):
         rows = self._execute("list_places", stream=stream, inodes=list(map(str, inodes)))
         return [(stamp, name) for stamp, name in rows]
 
+    def list_places_of_names(
+        self, stream: str, names: Collection[str]
+    ) -> dict[str, tuple[str, str]]:
+        """Stamp and place of files that were read under some names, by name."""
+        rows = self._execute("list_places_of_names", stream=stream, units=list(names))
+        return {name: (stamp, place) for name, stamp, place in rows}
+
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""
         self._execute("add_counters", id=unit_id, **changes)

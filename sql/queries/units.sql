@@ -81,6 +81,11 @@ SELECT stamp, place FROM units
 WHERE stream = %(stream)s AND stamp IS NOT NULL AND split_part(stamp, ':', 1) = ANY(%(inodes)s)
 ORDER BY id DESC
 
+-- list_places_of_names --
+-- The stamps and places of files that were read under some names.
+SELECT unit, stamp, place FROM units
+WHERE stream = %(stream)s AND stamp IS NOT NULL AND unit = ANY(%(units)s)
+
 -- add_counters --
 -- Add changes to the counters of a unit.
 UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,

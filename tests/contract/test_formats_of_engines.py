@@ -33,8 +33,8 @@ CONTENTS: dict[str, tuple[Format, str]] = {
         lines("{} /{}\n more\n"),
     ),
     "csv": (
-        Format("csv", csv=CsvDialect(delimiter=";", comment="#")),
-        "# c\ntime;path\n" + lines('{};"/{}\nx"\n'),
+        Format("csv", csv=CsvDialect(delimiter=";", comment="#", null_values=("-", "/3"))),
+        "# c\ntime;path;n\n" + lines('{};"/{}\nx";-\n'),
     ),
     "plain csv": (Format("csv"), "time,path\n" + lines('{},"/{}\nx"\n') + '2025,"open\n'),
     "json": (

@@ -104,8 +104,12 @@ class FileInput(UnitSource):
         )
         schema = self._archiving.archive.tables[stream].schema
         if schema.is_identified_by_place and source.after == "keep":
-            list_stamps = partial(units.list_places, stream)
-            self._renamed_files[stream] = RenamedFiles(stream, self._base, list_stamps)
+            self._renamed_files[stream] = RenamedFiles(
+                stream,
+                self._base,
+                list_stamps=partial(units.list_places, stream),
+                list_stamps_of_names=partial(units.list_places_of_names, stream),
+            )
         return discovery
 
     @property

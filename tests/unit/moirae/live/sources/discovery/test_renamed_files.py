@@ -1,9 +1,12 @@
 """Files that were renamed after they were read."""
 
+import gzip
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from structlog.testing import capture_logs
 
 from moirae.live.sources.discovery.renamed_files import RenamedFiles
@@ -15,7 +18,10 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self._stamps: list[tuple[str, str]] = []
-        self._renamed_files = RenamedFiles("s", folder, self.list_stamps)
+        self._stamps_by_name: dict[str, tuple[str, str]] = {}
+        self._renamed_files = RenamedFiles(
+            "s", folder, self.list_stamps, lambda names: self._stamps_by_name
+        )
 
     def list_stamps(self, inodes: Collection[int]) -> list[tuple[str, str]]:
         return [pair for pair in self._stamps if int(pair[0].partition(":")[0]) in inodes]
@@ -31,6 +37,7 @@ class Ledger:
         for file in self._renamed_files.find_places(files):
             assert file.stamp is not None and file.place is not None
             self._stamps.insert(0, (file.stamp, file.place))
+            self._stamps_by_name[file.path.name] = (file.stamp, file.place)
             places.append(file.place)
         return places
 
@@ -84,3 +91,31 @@ def test_links_are_one_file(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
     (tmp_path / "b.log").symlink_to(tmp_path / "a.log")
     assert ledger.read(tmp_path / "a.log", tmp_path / "b.log") == ["a.log", "a.log"]
+
+
+@pytest.mark.parametrize("size", [10, 5_000])
+def test_a_compressed_file_has_the_place_of_the_plain_one(tmp_path: Path, size: int) -> None:
+    ledger = Ledger(tmp_path)
+    log = tmp_path / "a.log"
+    log.write_bytes(b"x" * size)
+    ledger.read(log)
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(b"x" * size + b"grown"))
+    (tmp_path / "a.log.zst").write_bytes(pa.compress(b"x" * size, "zstd", asbytes=True))
+    log.unlink()
+    assert ledger.read(tmp_path / "a.log.gz", tmp_path / "a.log.zst") == ["a.log"] * 2
+
+
+def test_another_compressed_file_is_another_file(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for name, content in (("a.log", b"first\n"), ("empty.log", b"")):
+        (tmp_path / name).write_bytes(content)
+        ledger.read(tmp_path / name)
+    contents = {
+        "a.log.gz": gzip.compress(b"other\n"),
+        "empty.log.gz": gzip.compress(b"x\n"),
+        "b.log.gz": gzip.compress(b"first\n"),
+        "a.log.zst": b"no zstd",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        assert ledger.read(tmp_path / name) == [name]
