@@ -133,6 +133,14 @@ class Manifest:
         }
 
 
+@dataclass(frozen=True)
+class _Header:
+    """What manifests of all formats have."""
+
+    format: int
+
+
+_HEADER = TypeAdapter(_Header)
 _MANIFEST = TypeAdapter(Manifest)
 _COPIED = TypeAdapter(Mapping[str, Mapping[str, FileEntry]])
 
@@ -145,11 +153,16 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(name: str, content: bytes) -> Manifest:
     """Reverse `encode_manifest`. Raises `BackupDamaged`."""
     try:
-        return _MANIFEST.validate_json(content)
+        number = _HEADER.validate_json(content).format
+        if number <= FORMAT:
+            return _MANIFEST.validate_json(content)
     except ValidationError as error:
         raise BackupDamaged(
             f"backup {name}: its manifest is damaged: {error.errors()[0]['msg']}"
         ) from error
+    raise BackupDamaged(
+        f"backup {name}: has format {number}, this version of Moirae knows {FORMAT}: update Moirae"
+    )
 
 
 def encode_copied(copied: Mapping[str, Mapping[str, FileEntry]]) -> bytes:

@@ -1,5 +1,6 @@
 """The manifest of a backup."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -59,6 +60,12 @@ def test_damaged_manifest_is_named() -> None:
         decode_manifest("b1", content[:-5])
     with pytest.raises(BackupDamaged, match="damaged"):
         decode_manifest("b1", b"{}")
+
+
+def test_manifest_of_a_later_format_is_refused() -> None:
+    content = encode_manifest(replace(make_manifest(1), format=2))
+    with pytest.raises(BackupDamaged, match="backup b1: has format 2"):
+        decode_manifest("b1", content)
 
 
 def test_copied_files_are_stored() -> None:
