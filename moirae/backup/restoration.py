@@ -138,6 +138,7 @@ class Restoration:
         write_restore_mark(settings.home, RestoreMark(self.manifest.name, generation))
         self.restore_content(settings, generation)
         self._begin_generation(settings, generation)
+        os.sync()  # the embedded database was created without flushing its files
         remove_restore_mark(settings.home)
         return generation
 

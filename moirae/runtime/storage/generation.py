@@ -14,13 +14,13 @@ import orjson
 import sql
 from moirae.config import Settings
 from moirae.errors import MoiraeError
+from moirae.runtime.embedded_database import RESTORE_MARK
 from moirae.runtime.storage.archive import open_storage
 from sql.workspace import WorkspaceGateway, WorkspaceRow
 
 # Counts changes of the archive that earlier versions cannot read.
 ARCHIVE_FORMAT = 1
 _IDENTITY_FILE = "moirae-workspace.json"
-_RESTORE_MARK = "restore.json"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def check_restored(home: Path) -> None:
 
 def read_restore_mark(home: Path) -> RestoreMark | None:
     """The restore into a home that is not complete; None: there is none. Raises `MoiraeError`."""
-    path = home / _RESTORE_MARK
+    path = home / RESTORE_MARK
     try:
         document = orjson.loads(path.read_bytes())
         return RestoreMark(str(document["backup"]), int(document["generation"]))
@@ -137,11 +137,11 @@ def write_restore_mark(home: Path, mark: RestoreMark) -> None:
     """Record that a backup is being restored: nothing else may start."""
     from archiver.storage import LocalStorage
 
-    with LocalStorage(home).write_stream(_RESTORE_MARK) as file:
+    with LocalStorage(home).write_stream(RESTORE_MARK) as file:
         file.write(orjson.dumps({"backup": mark.backup, "generation": mark.generation}))
 
 
 def remove_restore_mark(home: Path) -> None:
     """Record that a restore is complete."""
     with suppress(FileNotFoundError):
-        (home / _RESTORE_MARK).unlink()
+        (home / RESTORE_MARK).unlink()
