@@ -63,7 +63,7 @@ def _repair_and_kill(
     return True
 
 
-@pytest.mark.parametrize("damage", ["files", "files with backup", "log"])
+@pytest.mark.parametrize("damage", ["files", "files with backup", "log", "table"])
 def test_killed_repair_goes_on(public_folder: Path, damage: str) -> None:
     print(f"seed {SEED}")
     rng = random.Random(f"{SEED} {damage}")
@@ -75,10 +75,12 @@ def test_killed_repair_goes_on(public_folder: Path, damage: str) -> None:
         archive.post(range(50, 60))
         archive.archive()
     arguments = []
-    if damage == "files with backup":
+    if damage in ("files with backup", "table"):
         make_backup(settings, backups)
         arguments = ["--from", str(backups)]
-    if damage == "log":
+    if damage == "table":
+        shutil.rmtree(log_folder(settings).parent)
+    elif damage == "log":
         for commit in sorted(log_folder(settings).glob("*.json"))[1:]:
             commit.write_bytes(commit.read_bytes()[:50])
     else:
