@@ -70,8 +70,12 @@ def copy_hashed(source: BinaryIO, target: BinaryIO) -> FileEntry:
 
 
 def _is_disk_file(file: BinaryIO) -> bool:
-    """Other files with a descriptor are pipes."""
-    return isinstance(file, io.BufferedReader) and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    """Others are pipes and downloads."""
+    try:
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False
+    return is_regular and isinstance(file, io.BufferedReader)
 
 
 def _send(source: BinaryIO, target: BinaryIO, position: int, count: int) -> bool:

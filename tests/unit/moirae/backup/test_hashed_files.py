@@ -3,7 +3,7 @@
 import errno
 import os
 from hashlib import sha256
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from unittest.mock import patch
 
@@ -47,6 +47,8 @@ def test_what_is_no_file_of_a_disk_is_copied(tmp_path: Path) -> None:
         assert copy_hashed(pipe, target).bytes == 1000
     with (tmp_path / "target").open("rb") as file:
         copy_hashed(file, copied)
+    with (tmp_path / "again").open("wb") as target:
+        assert copy_hashed(BufferedReader(BytesIO(copied.getvalue())), target).bytes == 1000
     assert copied.getvalue() == CONTENT[:1000]
 
 
