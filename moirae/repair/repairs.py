@@ -13,6 +13,7 @@ from archiver.delta import (
     DamagedFile,
     DamagedLogFile,
     StreamSchema,
+    StreamTable,
     list_expected,
     plan_log_repair,
     read_present_version,
@@ -99,9 +100,12 @@ class Repairs:
             table = ArchiveTable(name, "stream", root / "streams" / name.removeprefix("streams/"))
             manifest = self._backups.find_table(name)
             copy = root / _COPIES_FOLDER / table.stream
-            if manifest is None or not (self._is_lost(table) or copy.list_sizes()):
+            if not (self._is_lost(table) or copy.list_sizes()):
                 continue
             self._skip_in_dry_run(table)
+            if manifest is None:
+                steps.append(self._plan_new_table(table, rows))
+                continue
             steps.append(
                 RepairStep(
                     name,
@@ -113,6 +117,18 @@ class Repairs:
                 )
             )
         return steps
+
+    def _plan_new_table(self, table: ArchiveTable, rows: int) -> RepairStep:
+        return RepairStep(
+            table.name,
+            f"the table is missing or empty, {rows:,} rows according to the ledger; no backup has it",
+            "begin an empty table, and read the rows again as far as something has their records",
+            f"{rows:,} rows, except those whose records can be read again",
+            partial(self._create_table, table),
+        )
+
+    def _create_table(self, table: ArchiveTable) -> None:
+        StreamTable(self._root, self._declared(table))  # if it is absent
 
     def _is_lost(self, table: ArchiveTable) -> bool:
         try:

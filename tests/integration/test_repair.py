@@ -361,6 +361,17 @@ def test_table_that_is_gone_is_taken_from_a_backup(
     assert make_backup(workspace, backups).rows == 70
 
 
+def test_rows_of_a_table_that_no_backup_has_are_read_again(workspace: Settings) -> None:
+    table = Path(workspace.archive) / "streams" / "cpu"
+    shutil.rmtree(table)
+    (loss,) = _repair(workspace, dry_run=True)
+    assert loss == "60 rows, except those whose records can be read again"
+    assert not table.exists()
+    assert sum("10 rows" in loss for loss in _repair(workspace)) == 1
+    assert numbers_of(workspace) == list(range(50))
+    assert problems_of(workspace) == []
+
+
 class _Killed(BaseException):
     """The process ends here."""
 
