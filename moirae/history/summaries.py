@@ -15,6 +15,7 @@ from recall.errors import NotSummarised
 from recall.query import Unsupported
 from recall.requests import SqlQuestion
 from recall.summaries import SummaryShape, declared_shape, find_use
+from sql.archive import SummaryRow
 
 
 class WantedSummaries:
@@ -81,8 +82,12 @@ def find_shape(question: SqlQuestion, columns: Mapping[str, Mapping[str, str]]) 
     return find_use(template, own_columns).shape
 
 
-def explain_summary(question: SqlQuestion, columns: Mapping[str, Mapping[str, str]]) -> str:
-    """Which summary answers a recall, or why none does."""
+def explain_summary(
+    question: SqlQuestion,
+    columns: Mapping[str, Mapping[str, str]],
+    recorded: Sequence[SummaryRow] = (),
+) -> str:
+    """Which summary answers a recall, or why none does. `recorded`: what the builder has recorded."""
     try:
         shape = find_shape(question, columns)
     except NotSummarised as reason:
@@ -92,6 +97,15 @@ def explain_summary(question: SqlQuestion, columns: Mapping[str, Mapping[str, st
         text += f" by {', '.join(shape.dimensions)}"
     if shape.conditions:
         text += f", of rows with {' AND '.join(shape.conditions)}"
+    for row in recorded:
+        definition = row.definition
+        if (
+            row.stream == shape.stream
+            and tuple(definition["dimensions"]) == shape.dimensions
+            and tuple(definition["conditions"]) == shape.conditions
+            and row.loss is not None
+        ):
+            return f"none: it would cost more than it saves: {row.loss}"
     if question.summary == "on":
         return f"{text}; kept whatever it costs"
     return f"{text}; kept as long as it saves more than it costs"

@@ -29,6 +29,7 @@ from recall.query import window_specs
 from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
 from recall.stages import explain_stage_engine, stage_queries
+from sql.archive import SummaryRow
 
 _MICROS_PER_SECOND = 1_000_000
 _CONSTANTS_TABLE = "constants"  # name of the table of a shared query's constants
@@ -46,9 +47,15 @@ _RECALL_ENGINES = {
 
 
 def explain_rule(
-    settings: Settings, definitions: Sequence[Definition], name: str
+    settings: Settings,
+    definitions: Sequence[Definition],
+    name: str,
+    summaries: Sequence[SummaryRow] = (),
 ) -> dict[str, Any]:
-    """The execution of one of the applied rules, as plain data; durations in seconds."""
+    """The execution of one of the applied rules, as plain data; durations in seconds.
+
+    `summaries`: what is recorded about those of closed chunks.
+    """
     rules: dict[str, ActiveRule] = {}
     for definition in definitions:
         if definition.spec.enabled:
@@ -60,7 +67,7 @@ def explain_rule(
     questions = build_questions(definition, rule.tables)
     recalls: dict[str, Any] = {}
     for recall, question in questions.items():
-        recalls[recall] = _explain_recall(settings, question)
+        recalls[recall] = _explain_recall(settings, question, summaries)
     explanation = {
         "rule": name,
         "version": rule.version,
@@ -244,9 +251,11 @@ def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
     return contexts
 
 
-def _explain_recall(settings: Settings, question: Any) -> dict[str, Any]:
+def _explain_recall(
+    settings: Settings, question: Any, summaries: Sequence[SummaryRow]
+) -> dict[str, Any]:
     if isinstance(question, SqlQuestion):
-        return _explain_sql_recall(settings, question)
+        return _explain_sql_recall(settings, question, summaries)
     return {
         "kind": "similarity",
         "contexts": list(question.contexts),
@@ -256,7 +265,9 @@ def _explain_recall(settings: Settings, question: Any) -> dict[str, Any]:
     }
 
 
-def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, Any]:
+def _explain_sql_recall(
+    settings: Settings, question: SqlQuestion, summaries: Sequence[SummaryRow]
+) -> dict[str, Any]:
     template = Template(question)
     split = template.split
     columns = {name: stream.query_columns for name, stream in settings.streams.items()}
@@ -276,7 +287,7 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
     explanation["engine"] = _RECALL_ENGINES[decision.engine]
     explanation["reason"] = decision.reason
     explanation["revisions"] = _explain_revisions(template)
-    explanation["summary"] = explain_summary(question, columns)
+    explanation["summary"] = explain_summary(question, columns, summaries)
     return explanation
 
 

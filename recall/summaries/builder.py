@@ -29,7 +29,7 @@ from sql.archive import ChunkGateway, SummaryGateway, SummaryRow
 
 _LOG = structlog.get_logger()
 
-_INTERVAL = 1.0  # seconds between two rounds
+_INTERVAL = 2.0  # seconds between two rounds
 _WANTED_INTERVAL = 5.0  # seconds between two looks at which summaries are wanted
 _RECORD_INTERVAL = 30.0  # seconds between two records of costs
 _VACUUM_INTERVAL = 60.0  # seconds
@@ -90,34 +90,30 @@ class SummaryBuilder:
         self._is_builder = False
         self._unwanted_since: dict[tuple[str, str], float] = {}
         self._recorded_asked: dict[str, int] = {}
+        self._last_error = ""
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set. What fails is logged once and tried again."""
-        last_error = ""
         while not stop.is_set():
+            is_busy = False
             try:
                 is_busy = self.run_once(stop)
-                last_error = ""
             except _RECOVERABLE_ERRORS as error:
-                is_busy = False
-                if str(error) != last_error:
-                    last_error = str(error)
-                    _LOG.warning(
-                        "chunks not summarised", action="summaries_failed", error=last_error
-                    )
+                self._log_once(error)
                 if self._connection.closed:
                     return
             stop.wait(0.0 if is_busy else _INTERVAL)
+
+    def _log_once(self, error: Exception) -> None:
+        if str(error) != self._last_error:
+            self._last_error = str(error)
+            _LOG.warning("chunks not summarised", action="summaries_failed", error=str(error))
 
     def run_once(self, stop: threading.Event | None = None) -> bool:
         """One round; returns whether there is more to compute."""
         if self._is_due("wanted"):
             self._shapes = plan_shapes(self._list_wanted())
-        chunks: list[ChunkRange] = []
-        for row in ChunkGateway(self._connection).list_all():
-            if row.state in ("recent", "old"):
-                chunks.append(ChunkRange(row.id, TimeRange(row.from_ts, row.to_ts)))
-        self._store.replace(list(self._shapes), chunks)
+        self._store.replace(list(self._shapes), self._list_closed_chunks())
         if not self._is_builder:
             self._is_builder = self._gateway.try_lock()
             if self._is_builder:
@@ -127,13 +123,30 @@ class SummaryBuilder:
         for summary in self._store.summaries:
             if stop is not None and stop.is_set():
                 return False
-            if self._is_builder:
-                is_busy |= self._nodes.update(summary, self._shapes.get(summary.shape, False))
-            else:
-                self._nodes.follow(summary)
+            try:
+                is_busy |= self._update(summary)
+            except _RECOVERABLE_ERRORS as error:  # the others go on
+                self._log_once(error)
+                summary.table = self._store.open_table(summary.shape)
         if self._is_builder:
             self._look_after()
         return is_busy
+
+    def _list_closed_chunks(self) -> list[ChunkRange]:
+        """Oldest first; none if no summary is wanted."""
+        chunks: list[ChunkRange] = []
+        if self._shapes:
+            for row in ChunkGateway(self._connection).list_all():
+                if row.state in ("recent", "old"):
+                    chunks.append(ChunkRange(row.id, TimeRange(row.from_ts, row.to_ts)))
+        return chunks
+
+    def _update(self, summary: Summary) -> bool:
+        """Bring the nodes of a summary up to date; returns whether there is more to compute."""
+        if self._is_builder:
+            return self._nodes.update(summary, self._shapes.get(summary.shape, False))
+        self._nodes.follow(summary)
+        return False
 
     def _is_due(self, name: str) -> bool:
         timer = self._timers[name]

@@ -17,6 +17,7 @@ from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
 from moirae.runtime.storage import find_declaration_problems
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
+from sql.archive import SummaryGateway
 from sql.rules import (
     DeploymentGateway,
     DeploymentRow,
@@ -278,7 +279,8 @@ def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
     for stored in damaged:
         if stored.rule == name:
             raise NotFound(f"rule {name!r}: {stored.reason}")
-    explanation = explain_rule(workspace.settings, definitions, name)
+    summaries = SummaryGateway(workspace.connection).list_all()
+    explanation = explain_rule(workspace.settings, definitions, name, summaries)
     if "necessary" in explanation["evaluation"]:
         counts = RuleCandidateGateway(workspace.connection).get_last_hour(name)
         explanation["evaluation"]["last_hour"] = asdict(counts)
