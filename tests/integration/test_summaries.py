@@ -7,6 +7,12 @@ import pytest
 
 from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
+from moirae.config.summaries import DeclaredSummary
+from moirae.deployments.registry import RuleRegistry
+from moirae.history.summaries import WantedSummaries
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
 from moirae.runtime import storage
 from recall.engines.template import Template
 from recall.replay.differences import are_equal
@@ -15,6 +21,7 @@ from recall.summaries.builder import SummaryBuilder
 from recall.summaries.model import SummaryShape
 from recall.summaries.shape import find_use
 from recall.summaries.store import SummaryStore
+from sql.archive import SummaryGateway
 from tests.integration.history import SCHEMA, History, history, run_until
 
 CHUNKS = 40
@@ -48,7 +55,9 @@ def shape_of(sql: str) -> SummaryShape:
 class Summaries:
     """A store and its builder, as in a recall process of their own."""
 
-    def __init__(self, past: History, shapes: Sequence[SummaryShape]) -> None:
+    def __init__(
+        self, past: History, shapes: Sequence[SummaryShape], is_required: bool = True
+    ) -> None:
         root = storage.open_storage(past.settings)
         self.connection = past.connect()
         self.store = SummaryStore(root, Reader(root, [SCHEMA]))
@@ -56,7 +65,7 @@ class Summaries:
             self.connection,
             root,
             self.store,
-            list_wanted=lambda: dict.fromkeys(shapes, True),
+            list_wanted=lambda: dict.fromkeys(shapes, is_required),
             history=0.0,
             settle_time=0.0,
         )
@@ -129,3 +138,45 @@ def test_damaged_summary_is_read_from_rows_and_computed_again(past: History) -> 
         (path / node.path).write_bytes(bytes(content))
     revisions = answers(past, 2, NORM, fresh)
     assert are_equal(revisions[-1]["answer"], expected)
+
+
+def test_summary_with_nearly_as_many_groups_as_rows_is_given_up(past: History) -> None:
+    shape = shape_of("SELECT count(*) AS n FROM past h WHERE h.host = event.host GROUP BY h.v")
+    summaries = Summaries(past, [shape], is_required=False)
+    summaries.build()
+    (summary,) = summaries.store.summaries
+    assert summary.loss is not None and "fewer than 8 rows each" in summary.loss
+    assert summaries.levels() == [0] * 4
+    (row,) = SummaryGateway(past.connection).list_all()
+    assert (row.key, row.loss) == (shape.key, summary.loss)
+
+
+def test_applied_rules_and_streams_say_which_summaries_they_want(past: History) -> None:
+    spec = AlertSpec.model_validate(
+        {
+            "alert": "A",
+            "expr": "SELECT host, ts FROM past WHERE v > 90",
+            "recall": {
+                "norm": {"sql": NORM},
+                "top": {"sql": "SELECT max(v) AS m FROM past", "summary": "on"},
+                "rows": {"sql": "SELECT v FROM past WHERE host = event.host LIMIT 3"},
+            },
+        }
+    )
+    definition = Definition(
+        Rule("g", spec),
+        {"host": "string"},
+        ("host",),
+        ("host",),
+        {name: {} for name in spec.recall},
+    )
+    RuleRegistry(past.connection).apply([definition])
+    stream = past.settings.streams["past"]
+    declared = stream.model_copy(update={"summaries": (DeclaredSummary(key=("host",)),)})
+    settings = past.settings.model_copy(update={"streams": {"past": declared}})
+    wanted = WantedSummaries(settings, past.connect, [SCHEMA])()
+    assert {(shape.dimensions, is_required) for shape, is_required in wanted.items()} == {
+        (("`host`",), False),
+        ((), True),
+        (("`host`",), True),
+    }

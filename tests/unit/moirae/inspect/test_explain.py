@@ -12,6 +12,7 @@ from moirae.inspect.explain import explain_rule
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
+from sql.archive import SummaryRow
 
 WORKSPACE = """
 streams:
@@ -272,3 +273,36 @@ def test_rule_in_the_index_shows_what_a_row_must_have(
     evaluation = explain_rule(settings, [filtered], "g/A")["evaluation"]
     assert evaluation["engine"] == engine
     assert evaluation["necessary"] == "host contains 'db'"
+
+
+def test_says_which_summary_a_recall_has_or_why_none(settings: Settings) -> None:
+    sql = "SELECT avg(h.cpu) AS mean FROM cpu h WHERE h.host = event.host AND h.cpu > 0"
+    recalls = {
+        "norm": {"sql": sql},
+        "kept": {"sql": sql, "summary": "on"},
+        "without": {"sql": sql, "summary": "off"},
+        "higher": {"sql": "SELECT count(*) AS mean FROM cpu h WHERE h.cpu > event.cpu"},
+    }
+    definition = rule("A", "SELECT host, ts, cpu FROM cpu WHERE cpu > 80", recall=recalls)
+    explained = explain_rule(settings, [definition], "g/A")["recalls"]
+    text = "closed chunks by `host`, of rows with `cpu` > 0; kept "
+    assert explained["norm"]["summary"] == f"{text}as long as it saves more than it costs"
+    assert explained["kept"]["summary"] == f"{text}whatever it costs"
+    assert explained["without"]["summary"] == "none: summary is off"
+    assert explained["higher"]["summary"].startswith("none: WHERE names event.cpu")
+    lost = SummaryRow(
+        key="k",
+        stream="cpu",
+        definition={"dimensions": ["`host`"], "conditions": ["`cpu` > 0"]},
+        bytes=0,
+        chunks=1,
+        rows=10,
+        groups=9,
+        asked=0,
+        build_seconds=0.0,
+        read_seconds=0.0,
+        lookup_seconds=0.0,
+        loss="10 rows have 9 groups",
+    )
+    explained = explain_rule(settings, [definition], "g/A", [lost])["recalls"]
+    assert explained["norm"]["summary"].endswith("it saves: 10 rows have 9 groups")
