@@ -5,6 +5,7 @@ events as live. Nothing is stored and nobody is told. `moirae.backtest.reports` 
 `moirae.backtest.tuning` have doors of their own.
 """
 
+from moirae.backtest.alert_columns import AlertColumns
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive, open_archive
 from moirae.backtest.files import open_files
@@ -17,9 +18,10 @@ from moirae.backtest.run import (
     plan_together,
 )
 from moirae.backtest.slices import BacktestRange
-from moirae.backtest.versions import VersionChange, compare_versions
+from moirae.backtest.versions import VersionChange
 
 __all__ = [
+    "AlertColumns",
     "Backtest",
     "BacktestAlert",
     "BacktestArchive",
@@ -27,7 +29,6 @@ __all__ = [
     "ChangePlanner",
     "RuleChange",
     "VersionChange",
-    "compare_versions",
     "evaluate_together",
     "find_notes",
     "open_archive",

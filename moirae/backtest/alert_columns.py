@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +76,19 @@ class AlertColumns:
                 values.setdefault(name, Counter())[value] += count
         return values
 
+    def select(self, positions: Positions) -> "AlertColumns":
+        """The alerts at some positions."""
+        selected = self.lifetimes.select(positions)
+        return replace(self, lifetimes=selected, is_hidden=self.is_hidden[positions])
+
+    @property
+    def shown_by_start(self) -> Positions:
+        """As `shown`, by start."""
+        return self.shown[np.argsort(self.lifetimes.starts[self.shown], kind="stable")]
+
     def list_all(self) -> list[BacktestAlert]:
         """All alerts by start, then by ID."""
-        return self._list(np.arange(len(self.is_hidden)))
+        return _sort(self.make_alerts(np.arange(len(self.is_hidden))))
 
     def list_newest(self, count: int) -> list[BacktestAlert]:
         """The last ones of those that are shown, by start, then by ID."""
@@ -86,10 +96,11 @@ class AlertColumns:
         if len(starts) > count:
             # With all that start at the same time: their IDs decide.
             earliest = np.partition(starts, len(starts) - count)[len(starts) - count]
-            return self._list(self.shown[starts >= earliest])[-count:]
-        return self._list(self.shown)
+            return _sort(self.make_alerts(self.shown[starts >= earliest]))[-count:]
+        return _sort(self.make_alerts(self.shown))
 
-    def _list(self, positions: Positions) -> list[BacktestAlert]:
+    def make_alerts(self, positions: Positions) -> list[BacktestAlert]:
+        """The alerts at some positions, in that order."""
         selected = self.lifetimes.select(positions)
         events = self.events.make_events(selected.first)
         alerts: list[BacktestAlert] = []
@@ -102,7 +113,11 @@ class AlertColumns:
             alerts.append(
                 make_backtest_alert(self.alerting_rule, event, lifetime, is_hidden=is_hidden)
             )
-        return sorted(alerts, key=lambda alert: (alert.starts_at, str(alert.id)))
+        return alerts
+
+
+def _sort(alerts: list[BacktestAlert]) -> list[BacktestAlert]:
+    return sorted(alerts, key=lambda alert: (alert.starts_at, str(alert.id)))
 
 
 def _make_lifetimes(first_events: Sequence[Event], columns: LifetimeColumns) -> list[AlertLifetime]:

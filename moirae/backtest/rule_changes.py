@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.backtest.alert_columns import AlertColumns
-from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive
 from moirae.backtest.run import Backtest, evaluate_together, plan_backtest, plan_together
 from moirae.backtest.slices import BacktestRange
+from moirae.backtest.versions import VersionChange, compare_versions
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import has_same_alerts
 
@@ -69,9 +71,11 @@ class RuleChange:
         """The alerts of the rule, hidden ones too; only without a problem."""
         return self.tests[0].fold_alerts()
 
-    def list_alerts_before(self) -> list[BacktestAlert]:
-        """The alerts of the version before; none without one."""
-        return self.tests[1].list_alerts() if len(self.tests) > 1 else []
+    def compare(self, alerts: AlertColumns) -> VersionChange:
+        """What the rule changes, whose alerts these are. Without a version before, all are new."""
+        if len(self.tests) > 1:
+            return compare_versions(self.tests[1].fold_alerts(), alerts)
+        return compare_versions(alerts.select(np.empty(0, np.int64)), alerts)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from archiver.times import Micros, duration_to_micros
 DAY = duration_to_micros(timedelta(days=1))
 _MAX_DAYS = 32  # of a slice
 _MANY_EVENTS = 200_000  # of all rules in a slice
-_SHORT = 1.0  # seconds that a slice takes
+_VERY_SHORT = 0.1  # seconds that a slice takes
+_SHORT = 1.0
 _LONG = 4.0
 
 
@@ -51,5 +52,5 @@ def choose_days(days: int, seconds: float, events: int) -> int:
     if events > _MANY_EVENTS or seconds > _LONG:
         return max(1, days // 2)
     if seconds < _SHORT:
-        return min(2 * days, _MAX_DAYS)
+        return min((8 if seconds < _VERY_SHORT else 2) * days, _MAX_DAYS)
     return days

@@ -30,7 +30,7 @@ from moirae.cli.pictures import PictureOption, draw_calendar, write_picture
 
 if TYPE_CHECKING:
     from archiver.times import Micros
-    from moirae.backtest import BacktestAlert, RuleChange
+    from moirae.backtest import AlertColumns, BacktestAlert, RuleChange
     from moirae.backtest.reports import LateRowFinder
     from moirae.evaluation.plan import ActiveRule
 
@@ -217,7 +217,7 @@ class _Session:
             "late_rows": self._find_late_rows(rule, alerts),
         }
         if change.before is not None:
-            report["change"] = self._compare(change, change.before, alerts)
+            report["change"] = self._compare(change, change.before, folded)
         return report, alerts, not is_complete
 
     def _find_late_rows(
@@ -236,23 +236,21 @@ class _Session:
         ]
 
     def _compare(
-        self, change: "RuleChange", before: "ActiveRule", alerts: "Sequence[BacktestAlert]"
+        self, change: "RuleChange", before: "ActiveRule", alerts: "AlertColumns"
     ) -> dict[str, Any]:
         """What changed since the version before."""
-        from moirae.backtest import compare_versions
-
-        difference = compare_versions(change.list_alerts_before(), alerts)
+        difference = change.compare(alerts)
         return {
             "version": before.version,
             "unchanged": difference.unchanged,
-            "new": [self._describe(change.rule, alert) for alert in difference.new],
-            "gone": [self._describe(before, alert) for alert in difference.gone],
+            "new": [self._describe(change.rule, alert) for alert in difference.list_new()],
+            "gone": [self._describe(before, alert) for alert in difference.list_gone()],
             "moved": [
                 {
                     "before": self._describe(before, pair.before),
                     "after": self._describe(change.rule, pair.after),
                 }
-                for pair in difference.moved
+                for pair in difference.list_moved()
             ],
         }
 

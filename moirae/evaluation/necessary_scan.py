@@ -32,7 +32,12 @@ class NecessaryScan:
     @cached_property
     def _duckdb(self) -> DuckDBStatements:
         return DuckDBStatements(
-            [f"SET threads = {self._jobs.cores}", "SET parquet_metadata_cache = true"]
+            [
+                f"SET threads = {self._jobs.cores}",
+                "SET parquet_metadata_cache = true",
+                # Otherwise a LIMIT of many rows is one thread's.
+                "SET preserve_insertion_order = false",
+            ]
         )
 
     def read(

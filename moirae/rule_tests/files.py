@@ -1,7 +1,8 @@
 """Files of rule tests: which there are, and what is in them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 from moirae.config import Settings
@@ -46,6 +47,17 @@ def find_test_files(settings: Settings, given: Sequence[Path]) -> list[Path]:
     return files
 
 
+def _find_files(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    """The files that patterns match, once each; a pattern that matches none, as if it were a name."""
+    found: set[Path] = set()
+    for pattern in patterns:
+        names = sorted(glob(str(folder / pattern), recursive=True)) or [str(folder / pattern)]
+        for path in map(Path, names):
+            if path not in found:
+                found.add(path)
+                yield path
+
+
 def read_test_files(settings: Settings, paths: Sequence[Path]) -> list[RuleTestDocument]:
     """Raises `ProblemsError` with the problems of all files."""
     problems: list[Problem] = []
@@ -58,7 +70,7 @@ def read_test_files(settings: Settings, paths: Sequence[Path]) -> list[RuleTestD
         content, model_problems = validate(RuleTestFile, document)
         problems += model_problems
         if content is not None:
-            rule_files = tuple(path.parent / name for name in content.rule_files)
+            rule_files = tuple(_find_files(path.parent, content.rule_files))
             documents.append(RuleTestDocument(document, content, rule_files))
     if problems:
         raise ProblemsError(problems)

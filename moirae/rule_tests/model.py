@@ -216,7 +216,10 @@ class RuleTest(_WithForeignKeys):
         "external_url": "not supported",
     }
 
-    name: Text = Field(description="Name of the test, unique in its file.")
+    name: Text | None = Field(
+        default=None,
+        description="Name of the test, unique in its file. Default: `test` and its number.",
+    )
     start_timestamp: TextNumberOrFlag = Field(
         default="1970-01-01T00:00:00Z",
         validate_default=True,
@@ -251,7 +254,8 @@ class RuleTestFile(_WithForeignKeys):
 
     rule_files: tuple[Text, ...] = Field(
         default=(),
-        description="Rule files, relative to this file. Default: those of the workspace.",
+        description="Rule files, relative to this file; * and ** match. Default: those of the "
+        "workspace.",
     )
     tests: tuple[RuleTest, ...] = Field(min_length=1, description="The tests of the file.")
 
@@ -262,6 +266,6 @@ class RuleTestFile(_WithForeignKeys):
         raise_problems(
             ValueProblem((index, "name"), f"duplicate name {name!r}", 1)
             for index, name in enumerate(names)
-            if name in names[:index]
+            if name is not None and name in names[:index]
         )
         return tests

@@ -55,17 +55,21 @@ class RuleTestRun:
         for document in documents:
             tester = self._find_tester(document.rule_files)
             selected: list[tuple[RuleTest, RuleTestOrigin]] = []
+            names: list[str] = []
             for number, test in enumerate(document.content.tests):
-                if self._pattern is None or self._pattern.search(test.name):
+                name = test.name or f"test {number + 1}"
+                if self._pattern is None or self._pattern.search(name):
                     origin = RuleTestOrigin(document.document, ("tests", number))
                     selected.append((test, origin))
+                    names.append(name)
             started_at = time.monotonic()
-            for (test, origin), failures in zip(selected, tester.run(selected), strict=True):
+            results = zip(names, selected, tester.run(selected), strict=True)
+            for name, (_, origin), failures in results:
                 self._covered |= tester.covered
                 yield RuleTestResult(
                     file=document.document.file,
                     line=document.document.position(origin.path).line,
-                    name=test.name,
+                    name=name,
                     seconds=time.monotonic() - started_at,
                     failures=failures,
                 )

@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.times import Micros, duration_to_micros, from_micros
+from moirae.alerts import Positions
 from moirae.backtest import (
-    BacktestAlert,
+    AlertColumns,
     ChangePlanner,
     RuleChange,
-    compare_versions,
     find_notes,
     open_archive,
 )
@@ -180,46 +180,49 @@ def _describe(settings: Settings, change: RuleChange) -> ChangedRule:
         problem = str(change.error).strip().partition("\n")[0]
     if problem is not None:
         return replace(described, problem=problem)
-    alerts = change.fold_alerts().list_all()
-    alerts_before = change.list_alerts_before()
-    difference = compare_versions(alerts_before, alerts)
+    alerts = change.fold_alerts()
+    difference = change.compare(alerts)
     tested, done_from = change.range, change.done_from
     end: Micros = min(tested.end, tested.newest + 1)
-    kinds: dict[int, AlertChange] = {id(alert): "new" for alert in difference.new}
-    kinds |= {id(alert): "gone" for alert in difference.gone}
-    for pair in difference.moved:
-        kinds |= {id(pair.before): "moved", id(pair.after): "moved"}
-    shown = [alert for alert in alerts if alert.is_shown]
-    shown_before = [alert for alert in alerts_before if alert.is_shown]
+    kinds = _name_changes(new=difference.new, moved=difference.moved_after)
+    kinds_before = _name_changes(gone=difference.gone, moved=difference.moved_before)
     return replace(
         described,
         start=from_micros(tested.start),
         end=from_micros(end),
         evaluated_from=None if done_from is None else from_micros(done_from),
         events=change.tests[0].count_events(),
-        alerts=len(shown),
-        hidden=sum(alert.is_hidden for alert in alerts),
+        alerts=len(alerts.shown),
+        hidden=int(alerts.is_hidden.sum()),
         new=len(difference.new),
         gone=len(difference.gone),
-        moved=len(difference.moved),
+        moved=len(difference.moved_after),
         unchanged=difference.unchanged,
-        listed=_list_alerts(settings, rule, shown, kinds),
-        listed_before=[] if before is None else _list_alerts(settings, before, shown_before, kinds),
+        listed=_list_alerts(settings, rule, alerts, kinds),
+        listed_before=[]
+        if before is None
+        else _list_alerts(settings, before, difference.before, kinds_before),
         notes=find_notes(rule),
     )
 
 
+def _name_changes(**positions: Positions) -> dict[int, AlertChange]:
+    """The change of alerts by position; `positions`: by change."""
+    kinds: dict[int, AlertChange] = {}
+    for change, changed in positions.items():
+        kinds |= dict.fromkeys(changed.tolist(), change)
+    return kinds
+
+
 def _list_alerts(
-    settings: Settings,
-    rule: ActiveRule,
-    alerts: Sequence[BacktestAlert],
-    changes: Mapping[int, AlertChange],
+    settings: Settings, rule: ActiveRule, alerts: AlertColumns, changes: Mapping[int, AlertChange]
 ) -> list[ChangedAlert]:
-    """The newest alerts, oldest first. `changes`: by identity; others are unchanged."""
+    """The newest alerts, oldest first. `changes`: by position; others are unchanged."""
     listed: list[ChangedAlert] = []
     query_count = 0
-    for alert in reversed(alerts[-_MAX_ALERTS:]):
-        change = changes.get(id(alert), "unchanged")
+    positions = alerts.shown_by_start[-_MAX_ALERTS:][::-1]
+    for position, alert in zip(positions.tolist(), alerts.make_alerts(positions), strict=True):
+        change = changes.get(position, "unchanged")
         rows: dict[str, str] = {}
         if change in ("new", "gone") and query_count < _MAX_QUERIES:
             rows = list_row_queries(settings, rule, alert)

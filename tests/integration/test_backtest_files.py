@@ -17,7 +17,6 @@ from moirae.backtest.reports.late_rows import LateRowFinder
 from moirae.backtest.reports.row_intervals import find_row_interval
 from moirae.backtest.rule_changes import REMOVED, ChangePlanner
 from moirae.backtest.run import Backtest, plan_backtest
-from moirae.backtest.versions import compare_versions
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.errors import ProblemsError, UsageError
@@ -157,11 +156,11 @@ def test_rules_with_another_version_are_compared_over_the_range_of_both(
         list(change.evaluate())
         assert (change.share_done(), change.error) == (1.0, None)
     assert changed.before == before["g/High"]
-    difference = compare_versions(changed.list_alerts_before(), changed.fold_alerts().list_all())
-    assert [alert.starts_at for alert in difference.new] == [START + timedelta(minutes=5)]
-    assert (difference.unchanged, difference.gone) == (1, [])
+    difference = changed.compare(changed.fold_alerts())
+    assert [alert.starts_at for alert in difference.list_new()] == [START + timedelta(minutes=5)]
+    assert (difference.unchanged, difference.list_gone()) == (1, [])
     assert (new.rule.name, new.before, len(new.fold_alerts().list_all())) == ("g/New", None, 1)
-    assert new.list_alerts_before() == []
+    assert new.compare(new.fold_alerts()).list_new() == new.fold_alerts().list_all()
     (removed,) = planner.plan_changes([before["g/High"]], before)
     assert (removed.rule.name, removed.problem) == ("g/Same", REMOVED)
     assert list(removed.evaluate()) == []

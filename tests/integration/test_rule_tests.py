@@ -342,6 +342,28 @@ def draw_test(draw: random.Random, number: int) -> str:
 """
 
 
+def test_shapes_of_promtool_are_understood(spark: SparkSession, tmp_path: Path) -> None:
+    """No name, the name of the rule among the labels, empty lists, numbers that are not finite."""
+    tests = """
+tests:
+- input:
+    up:
+    - series: {job: node, instance: a}
+      values: {value: 0 0 0 0 0 0 NaN +Inf -Inf 0}
+  alert_rule_test:
+  - {eval_time: 0m, alertname: InstanceDown, exp_alerts: []}
+  - eval_time: 5m
+    alertname: InstanceDown
+    match: contains
+    exp_alerts: [{exp_labels: {alertname: InstanceDown, severity: page, job: node, instance: a}}]
+- alert_rule_test:
+  - eval_time: 5m
+    alertname: InstanceDown
+    exp_alerts:
+"""
+    assert run(spark, tmp_path, tests) == {"test 1": [], "test 2": []}
+
+
 def test_tests_of_a_new_workspace_pass(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "first"
     shutil.copytree(FIRST_EXAMPLE, folder)

@@ -12,15 +12,12 @@ from moirae.alerts.folding import fold_alerts
 from moirae.alerts.lifecycle import AlertTiming
 from moirae.backtest.alerts import BacktestAlert, make_backtest_alert
 from moirae.backtest.reports.incidents import find_caught, read_incidents
-from moirae.backtest.versions import compare_versions
 from moirae.errors import ProblemsError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def make_alert(
-    minute: int, host: str = "a", length: int = 5, hidden: bool = False
-) -> BacktestAlert:
+def make_alert(minute: int, host: str = "a", hidden: bool = False) -> BacktestAlert:
     moment = START + timedelta(minutes=minute)
     return BacktestAlert(
         id=UUID(int=minute),
@@ -33,7 +30,7 @@ def make_alert(
         starts_at=moment,
         fired_at=moment,
         last_at=moment,
-        ends_at=moment + timedelta(minutes=length),
+        ends_at=moment + timedelta(minutes=5),
         events=1,
         is_hidden=hidden,
     )
@@ -50,16 +47,6 @@ def test_alert_has_the_labels_that_receivers_get_and_its_state_at_the_end() -> N
         ("resolved", "a"),
         ("firing", "a"),
     ]
-
-
-def test_versions_differ_by_alerts_that_are_new_gone_or_moved() -> None:
-    before = [make_alert(0), make_alert(20), make_alert(40), make_alert(60, "b")]
-    after = [make_alert(0), make_alert(22), make_alert(60), make_alert(90, hidden=True)]
-    change = compare_versions(before, after)
-    assert change.unchanged == 1
-    assert [(pair.before, pair.after) for pair in change.moved] == [(before[1], after[1])]
-    assert change.new == [after[2]]
-    assert change.gone == [before[2], before[3]]
 
 
 INCIDENTS = """id,starts_at,ends_at,host

@@ -31,7 +31,8 @@ def test_a_range_far_beyond_the_newest_row_is_no_slices_of_its_own() -> None:
 
 
 def test_quick_slices_grow_and_those_with_many_events_shrink() -> None:
-    assert choose_days(1, 0.1, 5) == 2
+    assert choose_days(1, 0.05, 5) == 8
+    assert choose_days(1, 0.2, 5) == 2
     assert choose_days(32, 0.1, 5) == 32
     assert choose_days(4, 2.0, 5) == 4
     assert choose_days(4, 9.0, 5) == 2

@@ -46,3 +46,8 @@ def test_names_of_tests_are_unique() -> None:
     text = TEST.format(key="input: {}", expectation="")
     (problem,) = find_problems(text + text.replace("tests:\n", "").lstrip("\n"))
     assert problem.endswith("duplicate name 'one'")
+
+
+def test_tests_need_no_names() -> None:
+    text = TEST.format(key="input: {}", expectation="").replace("name: one\n  ", "")
+    assert find_problems(text + text.replace("tests:\n", "").lstrip("\n")) == []
