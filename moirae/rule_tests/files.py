@@ -49,12 +49,12 @@ def find_test_files(settings: Settings, given: Sequence[Path]) -> list[Path]:
 
 def _find_files(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     """The files that patterns match, once each; a pattern that matches none, as if it were a name."""
-    found: set[Path] = set()
+    selected: set[Path] = set()
     for pattern in patterns:
         names = sorted(glob(str(folder / pattern), recursive=True)) or [str(folder / pattern)]
         for path in map(Path, names):
-            if path not in found:
-                found.add(path)
+            if path not in selected:
+                selected.add(path)
                 yield path
 
 

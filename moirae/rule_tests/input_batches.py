@@ -24,7 +24,7 @@ from moirae.rule_tests.inputs import (
     resolve_time,
 )
 from moirae.rule_tests.model import Row, RuleTest
-from moirae.rule_tests.scratch_archive import StreamRows, archive_rows, make_versions
+from moirae.rule_tests.scratch_archive import ScratchRows, archive_rows, make_versions
 from moirae.rule_tests.stream_files import read_stream_file
 
 _MANY_ROWS = 20_000  # of the tests of a batch
@@ -54,7 +54,7 @@ class InputBatch:
     """
 
     inputs: Sequence[RuleTestInput]
-    streams: Mapping[str, StreamRows]
+    streams: Mapping[str, ScratchRows]
     query_columns: Mapping[str, Sequence[str]]
 
 
@@ -97,7 +97,7 @@ class InputReader:
             yield self._read(small)
 
     def _read(self, batch: Sequence[WrittenInput]) -> InputBatch:
-        streams: dict[str, StreamRows] = {}
+        streams: dict[str, ScratchRows] = {}
         for name, stream in self._streams.items():
             if any(name in written.rows for written in batch):
                 streams[name] = self._read_stream(stream, batch)
@@ -110,7 +110,7 @@ class InputReader:
         columns = {name: list(self._streams[name].schema.query_columns) for name in streams}
         return InputBatch(inputs, streams, columns)
 
-    def _read_stream(self, stream: _InputStream, batch: Sequence[WrittenInput]) -> StreamRows:
+    def _read_stream(self, stream: _InputStream, batch: Sequence[WrittenInput]) -> ScratchRows:
         name = stream.schema.name
         columns = [*stream.schema.columns, EXTRA_COLUMN]
         counts = np.zeros(len(batch), np.int64)

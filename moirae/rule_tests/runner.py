@@ -177,10 +177,10 @@ class RuleTester:
 
 
 def _describe_problem(problem: Problem) -> UnmetExpectation:
-    """Its place is as `file:line:column`."""
+    """Its location is as `file:line:column`."""
     parts = (problem.file, problem.line, problem.column)
-    place = ":".join(str(part) for part in parts if part is not None)
-    return UnmetExpectation(place, problem.message, [])
+    location = ":".join(str(part) for part in parts if part is not None)
+    return UnmetExpectation(location, problem.message, [])
 
 
 def _find_unsupported(definition: Definition, expectation: AlertTest) -> str | None:

@@ -59,7 +59,7 @@ def write_archive(
 
 
 @dataclass(frozen=True)
-class StreamRows:
+class ScratchRows:
     """Rows of a stream for some archives, as they have them, one archive after the other.
 
     `counts`: how many rows each has.
@@ -82,11 +82,11 @@ class StreamRows:
         return self.table.select(list(columns)).append_column(name, pa.array(numbers))
 
 
-def archive_rows(schema: StreamSchema, table: pa.Table, counts: Sequence[int]) -> StreamRows:
+def archive_rows(schema: StreamSchema, table: pa.Table, counts: Sequence[int]) -> ScratchRows:
     """Rows with the columns that archives add. Of rows with one identity the first of each counts."""
     line_numbers = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
-    places = [str(number).encode() for number in line_numbers.tolist()]
-    ids, hashes = fingerprint(schema, table, places)
+    place_keys = [str(number).encode() for number in line_numbers.tolist()]
+    ids, hashes = fingerprint(schema, table, place_keys)
     rows = add_archive_columns(
         table,
         ids,
@@ -108,7 +108,7 @@ def archive_rows(schema: StreamSchema, table: pa.Table, counts: Sequence[int]) -
         start += count
     if len(positions) < len(table):
         rows = rows.take(pa.array(positions, pa.int64()))
-    return StreamRows(rows, distinct_counts)
+    return ScratchRows(rows, distinct_counts)
 
 
 def make_versions(rows: pa.Table, key: Sequence[str], valid_from: str | None) -> pa.Table:
