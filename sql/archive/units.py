@@ -250,7 +250,7 @@ class UnitGateway(Gateway):
     ) -> dict[str, tuple[str, str]]:
         """Stamp and place of files that were read under some names, by name."""
         rows = self._execute("list_places_of_names", stream=stream, units=list(names))
-        return {name: (stamp, place) for name, stamp, place in rows}
+        return {name: (stamp, first_name) for name, stamp, first_name in rows}
 
     def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
         """Add to the counters of a unit; see `RecordCounts`."""
