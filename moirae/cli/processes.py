@@ -13,7 +13,7 @@ import structlog
 import typer
 
 import sql
-from archiver.errors import StorageFailed
+from archiver.errors import DataFileDamaged, LogDamaged, StorageFailed
 from archiver.threads import set_failure_handler
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -283,6 +283,14 @@ def _exit_without_cleanup(process: str) -> Iterator[None]:
             error=str(error),
         )
         os._exit(Unreachable.exit_code)
+    except (DataFileDamaged, LogDamaged) as error:
+        _LOG.error(
+            f"the archive is damaged, {process} process exits",
+            action="archive_damaged",
+            process=process,
+            error=str(error),
+        )
+        os._exit(EXIT_INTERNAL_ERROR)
     except (sql.OperationalError, sql.InterfaceError) as error:
         _LOG.error(
             f"PostgreSQL unavailable, {process} process exits",

@@ -22,7 +22,7 @@ _FAILING_PROGRAM = """
 import subprocess, sys, time, types
 from concurrent.futures import ThreadPoolExecutor
 import sql
-from archiver.errors import StorageFailed
+from archiver.errors import LogDamaged, StorageFailed
 from moirae.__main__ import main
 
 def lose_jvm():
@@ -35,6 +35,7 @@ ERRORS = {
     "storage": lambda: StorageFailed("the archive s3://b cannot be used: it is away"),
     "database": lambda: sql.OperationalError("server closed the connection\\n\\tunexpectedly"),
     "connection": lambda: sql.InterfaceError("the connection is closed"),
+    "damage": lambda: LogDamaged("streams/s: it was lost"),
     "jvm": lose_jvm,
     "other": lambda: ConnectionRefusedError(111, "Connection refused"),
 }
@@ -95,6 +96,14 @@ def test_process_exits_as_unavailable_when_postgresql_fails(
 ) -> None:
     code, event = _run_failing(kind, process, tmp_path)
     assert (code, event["action"], event["error"]) == (75, "database_unavailable", reason)
+    assert "exception" not in event
+
+
+@pytest.mark.slow
+def test_process_that_finds_the_archive_damaged_says_so_without_traceback(tmp_path: Path) -> None:
+    code, event = _run_failing("damage", _PROCESSES[0], tmp_path)
+    assert (code, event["action"]) == (70, "archive_damaged")
+    assert event["error"] == "streams/s: it was lost"
     assert "exception" not in event
 
 
