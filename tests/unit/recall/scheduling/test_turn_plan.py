@@ -67,6 +67,14 @@ def test_run_ends_before_a_piece_that_is_not_adjacent() -> None:
     assert task(1, next=2).run_end(9) == 4
 
 
+def test_pieces_that_summaries_answer_are_not_counted() -> None:
+    pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(20)))
+    summarised = set(range(20)) - {19, 18, 7}
+    assert task(1, pieces=pieces, summarised=summarised).run_end(1) == 12, "up to the third to read"
+    assert task(1, pieces=pieces, summarised=summarised).run_end(3) == 20
+    assert task(1, pieces=pieces, summarised=summarised - {0}, next=13).run_end(1) == 20
+
+
 def test_lone_task_reads_a_growing_run_up_to_a_gap() -> None:
     alone = task(1, next=1, statistics=fast(1))
     (turn,) = plan([alone])
