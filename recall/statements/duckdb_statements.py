@@ -63,6 +63,7 @@ class DuckDBStatements:
             self._connection.register(name, rows)
             names.append(name)
 
+        _ignore_copy_warning()
         try:
             with _translated_errors(), _limited_time(self.interrupt, time_limit):
                 for name, rows in statement.tables.items():
@@ -86,13 +87,19 @@ class DuckDBStatements:
 
 
 def _open_database(settings: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    # Results are small compared with what is read for them: copying one costs less than
-    # planning every statement twice, as `connection.sql(…).to_arrow_table()` does.
-    warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
     connection = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
     for setting in settings:
         connection.execute(setting)
     return connection
+
+
+def _ignore_copy_warning() -> None:
+    """Results are small compared with what is read for them.
+
+    Copying one costs less than planning every statement twice, as `connection.sql(…)` does. Before
+    each statement: another thread that ends `warnings.catch_warnings` restores what was before.
+    """
+    warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 
 import pyarrow as pa
 import pytest
@@ -70,3 +71,13 @@ def test_statement_that_fails_needs_spark_and_leaves_no_tables() -> None:
         engine.run(Statement("SELECT missing FROM t", tables={"t": pa.table({"n": [1]})}))
     with pytest.raises(SparkRequired, match="t does not exist"):
         engine.run(Statement("SELECT n FROM t"))
+
+
+def test_no_warning_is_shown_after_other_code_has_restored_the_filters() -> None:
+    engine = DuckDBStatements()
+    with warnings.catch_warnings():
+        engine.run(Statement("SELECT 1"))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        engine.run(Statement("SELECT 1"))
+    assert shown == []
