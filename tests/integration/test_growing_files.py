@@ -192,6 +192,40 @@ def test_what_truncation_loses_is_reported_with_its_size(start: Reader, logs: Pa
     assert reader.connection.execute(query).fetchall() == [("removed", len(f"{TIME} unfinished"))]
 
 
+def test_a_file_that_is_there_under_its_new_name_a_moment_later_is_not_lost(
+    start: Reader, logs: Path
+) -> None:
+    """As when a folder is listed while a file is copied and truncated."""
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a") + f"{TIME} unfinished")
+    reader.update()
+    shutil.copy(log, logs / "copy")
+    os.truncate(log, 0)
+    append(log, lines("b"))
+    time.sleep(0.11)
+    with capture_logs() as events:
+        reader.input.update()
+        append(logs / "copy", " line\n")
+        (logs / "copy").rename(logs / "app.log.1")
+        assert sorted(reader.update(wait=0.3)) == ["a", "b", "unfinished line"]
+    assert events == []
+    assert reader.connection.execute("SELECT count(*) FROM lost_records").fetchone() == (0,)
+
+
+def test_a_drain_reads_what_was_compressed_just_before(
+    start: Reader, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_STABLE_AFTER", 0.5)
+    append(logs / "app.log", lines("a"))
+    assert start().update() == ["a"]
+    append(logs / "app.log", lines("b"))
+    (logs / "app.log.1.gz").write_bytes(gzip.compress((logs / "app.log").read_bytes()))
+    (logs / "app.log").unlink()
+    append(logs / "app.log", lines("c"))
+    assert sorted(start(drain=True).update()) == ["a", "b", "c"]
+
+
 def test_a_compressed_rotation_doubles_nothing(start: Reader, logs: Path) -> None:
     reader = start()
     log = logs / "app.log"

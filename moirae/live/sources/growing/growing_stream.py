@@ -1,7 +1,7 @@
 """The growing files of one stream."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -83,6 +83,9 @@ class GrowingStream:
         self._ambiguous_since: dict[tuple[int, int, int], float] = {}
         self._has_ambiguous = False
         self._has_listed = False
+        # By number: a file that the last listing did not have, as it was last seen. A copy that was
+        # made while the folder was listed, or a new name, is in the next listing.
+        self._missing: dict[int, ListedFile] = {}
         self._open_files = OpenFiles()
 
     def start(self) -> None:
@@ -94,9 +97,12 @@ class GrowingStream:
         self._begin()
         is_complete = self._drain and self._has_listed and not self._has_ambiguous
         listed = None if is_complete else self._listing.list()
+        if is_complete and self._missing:
+            self._report_lost(self._present)
         if listed is not None:
             self._match(listed)
-            self._has_listed = True
+            # A drain reads what exists: also a file that was compressed just before.
+            self._has_listed = not (self._drain and self._listing.has_unfinished)
         units: list[SourceUnit] = []
         self._described.clear()
         size = 0
@@ -162,11 +168,12 @@ class GrowingStream:
             if number is not None:
                 present[number] = file
         listed_inodes = {(file.device, file.inode) for file in listed}
+        self._report_lost(present)
         for number, file in self._present.items():
             if number in present:
                 continue
             if (file.device, file.inode) in listed_inodes:  # truncated, or replaced
-                self._report_missing(number, file)
+                self._missing[number] = file
                 self._open_files.close(number)
                 continue
             unlisted = self._open_files.find(number, self._read_to(number))
@@ -175,7 +182,7 @@ class GrowingStream:
             ):
                 present[number] = unlisted
             else:
-                self._report_missing(number, file)
+                self._missing[number] = file
                 self._open_files.close(number)
         for number, file in present.items():
             self._open_files.keep(number, file)
@@ -250,6 +257,16 @@ class GrowingStream:
             checked_to=read_to,
             checked_hash=hash_bytes(checked),
         )
+
+    def _report_lost(self, present: Mapping[int, ListedFile]) -> None:
+        """Report the files that two listings did not have, nor a compressed file that is written."""
+        lost = {number: f for number, f in self._missing.items() if number not in present}
+        if self._listing.has_unfinished:
+            self._missing = lost
+            return
+        self._missing = {}
+        for number, file in lost.items():
+            self._report_missing(number, file)
 
     def _report_missing(self, number: int, file: ListedFile) -> None:
         """Report what is lost of a file that is gone, or was truncated."""

@@ -16,11 +16,15 @@ _MIN_INTERVAL = 0.1  # seconds
 
 
 class GrowingFileListing:
-    """The files that match a glob now. What cannot be read is left out until it can."""
+    """The files that match a glob now. What cannot be read is left out until it can.
+
+    `has_unfinished`: compressed files were left out that may still be written.
+    """
 
     def __init__(self, pattern: str) -> None:
         self._globs = parse_glob(pattern)
         self._list_again_at = 0.0
+        self.has_unfinished = False
         # By path, size and change of a compressed file: the size of its content.
         self._content_sizes: dict[tuple[str, int, int], int | None] = {}
 
@@ -29,6 +33,7 @@ class GrowingFileListing:
         started_at = time.monotonic()
         if started_at < self._list_again_at:
             return None
+        self.has_unfinished = False
         files: dict[Path, tuple[int, ListedFile]] = {}
         for path_glob in self._globs:
             for path in _expand(path_glob):
@@ -65,6 +70,7 @@ class GrowingFileListing:
     def _measure(self, path: Path, status: os.stat_result) -> int | None:
         """The size of the content of a compressed file; None while it is written, or damaged."""
         if time.time() - status.st_mtime < _STABLE_AFTER:
+            self.has_unfinished = True
             return None
         key = (str(path), status.st_size, status.st_mtime_ns)
         if key not in self._content_sizes:
