@@ -131,13 +131,14 @@ class Storage(ABC):
 
     @abstractmethod
     def write_stream(
-        self, name: str, *, sync_folder: bool = True
+        self, name: str, *, sync: bool = True, sync_folder: bool = True
     ) -> AbstractContextManager[BinaryIO]:
         """Yield a file to write to, apart from the cache of data files.
 
         The file appears under its name, whole and durable, when the context ends, and replaces one
         of that name; not if the context ends by an error. `sync_folder`: False for one of many
-        files, whose names are durable after `sync_folders` only.
+        files, whose names are durable after `sync_folders` only. `sync`: False for a file of a
+        disk that its writer flushes later, together with others.
         """
 
     @abstractmethod
@@ -320,7 +321,9 @@ class LocalStorage(Storage):
             yield file
 
     @contextmanager
-    def write_stream(self, name: str, *, sync_folder: bool = True) -> Iterator[BinaryIO]:
+    def write_stream(
+        self, name: str, *, sync: bool = True, sync_folder: bool = True
+    ) -> Iterator[BinaryIO]:
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.parent / f".{uuid4().hex}{_UNFINISHED_SUFFIX}"
@@ -328,7 +331,8 @@ class LocalStorage(Storage):
             with unfinished.open("wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
             unfinished.replace(path)
         except OSError as error:
             if error.errno in _WRITE_ERRORS:  # without a name, or with that of the unfinished file
@@ -337,7 +341,7 @@ class LocalStorage(Storage):
         finally:
             with suppress(OSError):  # as on a disk that cannot be written
                 unfinished.unlink(missing_ok=True)
-        if sync_folder:
+        if sync and sync_folder:
             self.sync_folders([name])
 
     def sync_folders(self, names: Iterable[str]) -> None:

@@ -285,7 +285,9 @@ class S3Storage(Storage):
             yield cast(BinaryIO, io.BufferedReader(blocks, _READ_SIZE))
 
     @contextmanager
-    def write_stream(self, name: str, *, sync_folder: bool = True) -> Iterator[BinaryIO]:
+    def write_stream(
+        self, name: str, *, sync: bool = True, sync_folder: bool = True
+    ) -> Iterator[BinaryIO]:
         with tempfile.SpooledTemporaryFile(max_size=_MULTIPART_SIZE) as file:
             yield cast(BinaryIO, file)
             is_large = file.tell() > _MULTIPART_SIZE

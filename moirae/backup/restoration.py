@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from hashlib import file_digest
+from io import BufferedReader
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import BinaryIO, cast
@@ -138,7 +140,7 @@ class Restoration:
         write_restore_mark(settings.home, RestoreMark(self.manifest.name, generation))
         self.restore_content(settings, generation)
         self._begin_generation(settings, generation)
-        os.sync()  # the embedded database was created without flushing its files
+        os.sync()  # until here the files of archive and embedded database may be in memory
         remove_restore_mark(settings.home)
         return generation
 
@@ -193,14 +195,16 @@ class Restoration:
         present = root.list_sizes()
         files: list[tuple[str, str, FileEntry]] = []
         for table, path, entry in self.manifest.data_files():
-            if present.get(f"{table}/{path}") != entry.bytes:  # else it was written whole before
+            name = f"{table}/{path}"
+            # Else an interrupted restore has written it, perhaps not to the disk.
+            if present.get(name) != entry.bytes or not _is_restored(root, name, entry):
                 files.append((table, path, entry))
         total = sum(entry.bytes for _, _, entry in files)
         restored = 0
 
         def copy(file: tuple[str, str, FileEntry]) -> int:
             table, path, entry = file
-            with root.write_stream(f"{table}/{path}", sync_folder=False) as target:
+            with root.write_stream(f"{table}/{path}", sync=False) as target:
                 copied = self._repository.read_data_file(table, path, target)
                 self._repository.check(f"files/{table}/{path}", entry, copied)
             return entry.bytes
@@ -208,23 +212,19 @@ class Restoration:
         for size in pool.map(copy, files):
             restored += size
             self._report(restored, total)
-        root.sync_folders(f"{table}/{path}" for table, path, _ in files)
 
     def _restore_logs(self, root: Storage, tar: BinaryIO, pool: Executor) -> None:
-        names: list[str] = []
         writes: list[Future[None]] = []
 
         def write(name: str, content: bytes) -> None:
-            with root.write_stream(name, sync_folder=False) as target:
+            with root.write_stream(name, sync=False) as target:
                 target.write(content)
 
         for name, _, content in read_tar(tar, LOG_FOLDER):
             if not root.exists(name):  # a later version may have begun the generation
-                names.append(name)
                 writes.append(pool.submit(write, name, content.read()))
         for written in writes:
             written.result()
-        root.sync_folders(names)
 
     def _restore_batches(self, home: Path, tar: BinaryIO) -> None:
         """Batches are read in the order of their modification times."""
@@ -283,6 +283,11 @@ class Restoration:
                 generation, backup=self.manifest.name, backed_up_at=self.manifest.taken_at
             )
         write_archive_identity(settings, self.manifest.workspace, generation)
+
+
+def _is_restored(root: Storage, name: str, entry: FileEntry) -> bool:
+    with root.open_stream(name) as file:
+        return file_digest(cast(BufferedReader, file), "sha256").hexdigest() == entry.sha256
 
 
 def _subfolder(root: Storage, name: str) -> Storage:
