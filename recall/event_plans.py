@@ -23,10 +23,12 @@ class Stage:
     """A query over the event, answers of recalls, other stages and live streams.
 
     `inputs`: the recalls, stages, contexts and surroundings that it names, with the types of their
-    columns. `streams`: the live streams that it needs, with their time columns; `derived`: derived
-    streams with their SQL; `relations`: with the types of their columns. `within`, `delay`: event
-    time before and after the event from which live rows are read; `present` analysis reads all
-    later ones too. `row_key`: the columns that identify a row; None: all. `columns`: of the result.
+    columns; `coverage`: the columns besides these that it names, of what answers were computed from
+    (`recall.query.answer_columns`), by recall. `streams`: the live streams that it needs, with
+    their time columns; `derived`: derived streams with their SQL; `relations`: with the types of
+    their columns. `within`, `delay`: event time before and after the event from which live rows are
+    read; `present` analysis reads all later ones too. `row_key`: the columns that identify a row;
+    None: all. `columns`: of the result.
     """
 
     name: str
@@ -40,6 +42,15 @@ class Stage:
     within: Micros = 0
     delay: Micros = 0
     analysis: Analysis = "event"
+    coverage: Mapping[str, ColumnTypes] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> Mapping[str, ColumnTypes]:
+        """The inputs with all their columns."""
+        return {
+            name: {**columns, **self.coverage.get(name, {})}
+            for name, columns in self.inputs.items()
+        }
 
     @property
     def reads_live_rows(self) -> bool:
@@ -67,7 +78,8 @@ class EventPlan:
     `needs_corpus`: whether some of them, or stages, read contexts, or some compare with events that
     may still enter the corpus. `every_event`: see `recall_on`. `every`: seconds between evaluations
     for new rows of live streams or contexts. `attributes`: of the event, with Spark's types.
-    `key_types`: of the key columns that each row of an answer carries.
+    `key_types`: of the key columns that each row of an answer carries. `judged_coverage`: the recalls
+    of which `where` names what their answers were computed from.
     """
 
     recalls: tuple[str, ...] = ()
@@ -80,6 +92,12 @@ class EventPlan:
     needs_corpus: bool = False
     every_event: bool = False
     every: float = 1.0
+    judged_coverage: tuple[str, ...] = ()
+
+    @property
+    def covered_recalls(self) -> frozenset[str]:
+        """The recalls of which stages or `where` read what their answers were computed from."""
+        return frozenset(self.judged_coverage).union(*(stage.coverage for stage in self.stages))
 
     @property
     def condition(self) -> Condition | None:
@@ -100,7 +118,7 @@ class EventPlan:
     def from_json(cls, stored: Mapping[str, Any]) -> "EventPlan":
         """The inverse of `to_json`."""
         fields = dict(stored)
-        for name in ("recalls", "similar"):
+        for name in ("recalls", "similar", "judged_coverage"):
             fields[name] = tuple(fields.get(name, ()))
         fields["stages"] = tuple(map(_parse_stage, fields.get("stages", ())))
         return cls(**fields)

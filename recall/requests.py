@@ -17,6 +17,7 @@ Order = Literal["newest", "oldest", "promising", "mixed"]
 # Whether summaries answer a recall: those that pay, those that it wants whatever they cost, or none.
 SummarySetting = Literal["auto", "on", "off"]
 
+_DEFAULT_PIECE_SECONDS = 1.0
 # Task ids are derived from what a task is about, so that a repeated request finds the same task.
 _TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
@@ -63,6 +64,10 @@ class RecallQuestion:
     every: float
     order: Order
     feedback: float | None = field(default=None, kw_only=True)
+
+    def asked_range(self, event_ts: Micros) -> TimeRange:
+        """The event times that are read for an event, as far as they are archived."""
+        return TimeRange(None if self.range is None else event_ts - self.range, event_ts)
 
 
 @dataclass(frozen=True)
@@ -200,8 +205,7 @@ def plan_pieces(
     `chunks`: oldest first. They are cut to what lies before the event and within the question's
     range.
     """
-    earliest = None if question.range is None else event_ts - question.range
-    question_range = TimeRange(earliest, event_ts)
+    question_range = question.asked_range(event_ts)
     pieces: list[Piece] = []
     for chunk, chunk_range in chunks:
         piece = Piece.of_range(chunk, question_range.intersect(chunk_range))
@@ -220,6 +224,24 @@ def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
 def join_pieces(pieces: Sequence[Piece]) -> Piece:
     """Some pieces, at least one, as one piece of the first one's chunk."""
     return Piece.of_range(pieces[0].chunk, enclosing_range(pieces))
+
+
+def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
+    """The length of each piece of history in seconds.
+
+    A piece without a beginning counts as the mean of the others.
+    """
+    known_lengths = [(piece.high - piece.low) / 1e6 for piece in pieces if piece.low is not None]
+    mean = _DEFAULT_PIECE_SECONDS
+    if known_lengths:
+        mean = sum(known_lengths) / len(known_lengths)
+    lengths = []
+    for piece in pieces:
+        if piece.low is None:
+            lengths.append(mean)
+        else:
+            lengths.append((piece.high - piece.low) / 1e6)
+    return lengths
 
 
 def _lowest_bound(lows: Sequence[Micros | None]) -> Micros | None:
@@ -243,6 +265,7 @@ class Coverage:
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
     of the pieces left may still change the answer; None: not known. `summarised`: of the pieces that
     were read, those that summaries have answered (`recall.summaries`).
+    `share`: which part of the requested range the answer was computed from, by time, 0 to 1; None: not known.
     `ended`: by stream, the event time before which its rows have expired although those of others
     have not. `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
@@ -257,6 +280,7 @@ class Coverage:
     partial: bool
     by_summary: int = 0
     hopeful: int | None = None
+    share: float | None = None
     ended: Mapping[str, Micros] = field(default_factory=dict)
     summarised: int = 0
 
@@ -290,6 +314,11 @@ def compute_coverage(
     is_final = pieces_done == len(ordered_pieces)
     # In the end the pieces that summaries rule out are covered as well.
     covered_pieces = ordered_pieces if is_final else ordered_pieces[skipped:pieces_done]
+    seconds = piece_seconds(ordered_pieces)
+    share = sum(seconds[:pieces_done]) / sum(seconds) if seconds else 1.0
+    if failed:
+        # Which pieces have failed is not known: they count as pieces of mean length.
+        share *= 1 - failed / pieces_done
     return Coverage(
         asked_from=_lowest_bound([piece.low for piece in ordered_pieces]),
         read_from=_lowest_bound([piece.low for piece in covered_pieces]),
@@ -300,6 +329,7 @@ def compute_coverage(
         final=is_final,
         partial=failed > 0 or not is_final,
         by_summary=skipped,
+        share=share,
     )
 
 
@@ -321,5 +351,9 @@ def relate_to_request(
         return coverage
     asked_from = event_ts - question.range
     oldest = _lowest_bound([piece.low for piece in pieces])
-    is_cut = oldest is not None and oldest > asked_from
-    return replace(coverage, asked_from=asked_from, partial=coverage.partial or is_cut)
+    if oldest is None or oldest <= asked_from:
+        return replace(coverage, asked_from=asked_from)
+    share = coverage.share
+    if share is not None:
+        share *= (event_ts - oldest) / (event_ts - asked_from)
+    return replace(coverage, asked_from=asked_from, partial=True, share=share)

@@ -215,6 +215,21 @@ class StageWorld:
         assert row is not None
         return str(row[0])
 
+    def add_alert(self, eid: UUID) -> None:
+        """Store a firing alert whose first event this is."""
+        self.connection.execute(
+            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state,"
+            " starts_at, last_at, events) VALUES (%(eid)s, %(eid)s, %(rule)s, %(version)s, 'f', '{}',"
+            " '{}', '{}', 'firing', now(), now(), 1)",
+            {"eid": eid, "rule": RULE, "version": VERSION},
+        )
+
+    def histories(self) -> list[tuple[str, bool]]:
+        """What conditions have said of alerts, and whether finally, oldest first."""
+        return self.connection.execute(
+            "SELECT history, final FROM alert_history ORDER BY id"
+        ).fetchall()
+
     def clear(self) -> None:
         """Forget all recalls."""
         self.connection.execute(

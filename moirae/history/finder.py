@@ -47,6 +47,7 @@ from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
 from recall.errors import RecallError, SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion
+from recall.stages import make_final_answer
 from recall.statements import NO_EXTERNAL_ACCESS
 
 AnswersByRecall = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -245,11 +246,18 @@ class PastFinder:
         condition = plan.condition
         assert condition is not None
         answers = self.answer_recalls(rule, events, condition.judged.keys())
+        questions = build_questions(rule.definition, rule.tables)
         verdicts: dict[UUID, bool | None] = {}
         for event in events:
             rows = answers.get(event.eid, {})
-            judged = {name: (rows.get(name, ()), types) for name, types in condition.judged.items()}
             recall_event = _to_recall_event(event)
+            judged = {}
+            for name, types in condition.judged.items():
+                answer: AnswerRows = []
+                if name in rows:
+                    asked = questions[name].asked_range(event.ts)
+                    answer = make_final_answer(rows[name], asked).judged_rows
+                judged[name] = answer, types
             try:
                 verdicts[event.eid] = self._choice.run(
                     partial(evaluate_condition, condition, recall_event, judged, self._duckdb),

@@ -9,6 +9,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.lints.notes import find_missing_texts
 from moirae.lints.plain_expressions import find_plain_expressions
 from moirae.lints.questions import (
+    find_hidden_coverage,
     find_partial_comparisons,
     find_unbounded_recalls,
     find_unused_contexts,
@@ -61,6 +62,7 @@ def _find_in_rule(settings: Settings, definition: Definition) -> Iterator[Findin
     yield from find_unused_contexts(definition)
     yield from find_unbounded_recalls(definition)
     yield from find_partial_comparisons(definition)
+    yield from find_hidden_coverage(definition)
     yield from find_missing_route(settings.routes, definition)
     yield from find_plain_expressions(
         definition, lambda changed: ActiveRule.of_workspace(changed, settings), settings

@@ -20,7 +20,14 @@ from recall.requests import RecallEvent, SimilarQuestion
 from recall.revisions import context_column, describe_rows, key_rows, question_row_key
 from recall.similarity import Index, SimilarState, compare, make_corpus_event
 from recall.similarity.measures import TfIdfMeasure
-from recall.stages import StageFailure, StageInput, carry_key, context_tables, stage_queries
+from recall.stages import (
+    StageFailure,
+    StageInput,
+    carry_key,
+    context_tables,
+    make_final_answer,
+    stage_queries,
+)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -86,12 +93,14 @@ class EventOutputs:
         for name in read & set(plan.recalls):
             question = self._questions[name]
             answer = self._hits[name] if name in plan.similar else answers.get(name, ())
-            rows = list(
+            rows: Rows = list(
                 key_rows(describe_rows(question, answer), question_row_key(question)).values()
             )
             if name in plan.similar:
                 tables[name] = [{**self._past_columns[row["past_eid"]], **row} for row in rows]
             else:
+                asked = question.asked_range(self.event.ts)
+                rows = make_final_answer(rows, asked).cover_rows(rows)
                 tables[name] = carry_key(rows, self.event.key, plan.key_types)
         return tables
 

@@ -47,6 +47,7 @@ LintName = Literal[
     "spark-expression",
     "no-route",
     "partial-comparison",
+    "hidden-coverage",
     "missing-severity",
     "missing-runbook",
     "short-keep-firing",

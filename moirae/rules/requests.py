@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
+from moirae.rules.answer_coverage import find_named_coverage
 from moirae.rules.definition import Definition
 from moirae.rules.external import LABELS_SQL
 from moirae.rules.hybrid_contexts import recalls_named_in
@@ -88,8 +89,9 @@ def build_event_plan(
     """What follows from the recalls of an event; `relations`: with the types of their columns."""
     spec = definition.spec
     judged = {}
+    judged_coverage = condition_coverage(definition, tables)
     for name in sorted(find_recalls_in_where(definition)):
-        judged[name] = definition.columns_of(name)
+        judged[name] = {**definition.columns_of(name), **judged_coverage.get(name, {})}
     stages = []
     for stage in spec.then:
         stages.append(_build_stage(stage, definition, tables, relations))
@@ -112,6 +114,7 @@ def build_event_plan(
         needs_corpus=needs_corpus or bool(similar),
         every_event=definition.recalls_every_event,
         every=min((recall.every.total_seconds() for recall in spec.recall.values()), default=1.0),
+        judged_coverage=tuple(sorted(judged_coverage)),
     )
 
 
@@ -124,6 +127,24 @@ def stage_inputs(stage: ThenStage, definition: Definition) -> dict[str, Mapping[
     for name in tables_used(stage.sql, {*spec.recall, *(other.stream for other in spec.then)}):
         inputs[name] = definition.output_columns(name)
     return dict(sorted(inputs.items()))
+
+
+def stage_coverage(
+    stage: ThenStage, definition: Definition, tables: Tables
+) -> dict[str, dict[str, str]]:
+    """The columns of coverage and estimates that a stage names, by recall. Raises `Unsupported`."""
+    recalls = tables_used(stage.sql, definition.spec.recall)
+    return find_named_coverage(parse(stage.sql), recalls, definition, tables)
+
+
+def condition_coverage(definition: Definition, tables: Tables) -> dict[str, dict[str, str]]:
+    """The columns of coverage and estimates that `where` names, by recall. Raises `Unsupported`."""
+    recalls = find_recalls_in_where(definition)
+    if not recalls:
+        return {}
+    joined = ", ".join(sorted(recalls))
+    condition = parse(f"SELECT {definition.spec.where} FROM {joined}")
+    return find_named_coverage(condition, recalls, definition, tables)
 
 
 def _build_stage(
@@ -146,6 +167,7 @@ def _build_stage(
         within=duration_to_micros(stage.within or timedelta(0)),
         delay=duration_to_micros(delay),
         analysis=stage.analysis,
+        coverage=stage_coverage(stage, definition, tables),
     )
 
 

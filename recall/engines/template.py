@@ -157,10 +157,10 @@ def merge_partials(
     template: Template,
     accumulator: pa.Table | None,
     partial: pa.Table | None,
-    piece_seconds: float | None = None,
+    turn_seconds: float | None = None,
 ) -> pa.Table | None:
-    """Merge two partial answers of one event. `piece_seconds`: see `recall.operators`."""
-    return merge_tables(template.split, accumulator, partial, piece_seconds)
+    """Merge two partial answers of one event. `turn_seconds`: see `recall.operators`."""
+    return merge_tables(template.split, accumulator, partial, turn_seconds)
 
 
 def row_limit(events: int) -> int:

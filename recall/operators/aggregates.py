@@ -8,7 +8,7 @@ import pyarrow as pa
 from recall.operators.arrow_types import arrow_type
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
 from recall.operators.limits import check_limits
-from recall.operators.moments import moment_columns, read_sample, with_moments, with_sample
+from recall.operators.squares import read_sample, square_columns, with_sample, with_squares
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 
@@ -31,15 +31,15 @@ def merge_tables(
     split: Split,
     accumulator: pa.Table | None,
     partial: pa.Table | None,
-    piece_seconds: float | None = None,
+    turn_seconds: float | None = None,
 ) -> pa.Table | None:
     """Merge two tables of partial answers into one, with a row for each event and group.
 
     The tables have the columns `_eid`, groups and parts of aggregates. Plain rows are concatenated;
     the `merge` of their query cuts them.
 
-    `partial`: of one piece of history; None: nothing was found there. `piece_seconds`: the length
-    of that piece, if estimates are needed. Raises `LimitExceeded`.
+    `partial`: of the history read in one turn; None: nothing was found there. `turn_seconds`: its
+    length, if estimates are needed. Raises `LimitExceeded`.
 
     The partial answer of a query that stays whole is of all pieces so far, and takes the place of
     the other.
@@ -49,10 +49,10 @@ def merge_tables(
             check_limits(split, partial)
         return partial
     sample = read_sample(accumulator)
-    if piece_seconds is not None:
-        sample = sample.add_piece(piece_seconds)
+    if turn_seconds is not None:
+        sample = sample.add_turn(turn_seconds)
         if partial is not None:
-            partial = with_moments(split, partial, piece_seconds)
+            partial = with_squares(split, partial, turn_seconds)
     if accumulator is None or not accumulator.num_columns:
         merged = partial
     elif partial is None:
@@ -63,7 +63,7 @@ def merge_tables(
         merged = _merge_groups(split, accumulator, partial)
     if merged is not None:
         check_limits(split, merged)
-    if piece_seconds is None:
+    if turn_seconds is None:
         return merged
     if merged is None:
         merged = pa.table({})
@@ -71,12 +71,12 @@ def merge_tables(
 
 
 class _GroupMerger:
-    """Merges rows of one event and group. `moments`: columns that are added up."""
+    """Merges rows of one event and group. `squares`: columns that are added up."""
 
-    def __init__(self, split: Split, moments: Sequence[str]) -> None:
+    def __init__(self, split: Split, squares: Sequence[str]) -> None:
         self._aggregates = split.aggregates
         self._key_columns = [sql_names.EID, *split.groups]
-        self._moments = moments
+        self._squares = squares
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def add(self, row: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class _GroupMerger:
             merge = MERGE_FUNCTIONS[aggregate.kind]
             parts = merge(_parts(merged, columns), _parts(row, columns))
             merged.update(zip(columns, parts, strict=True))
-        for name in self._moments:
+        for name in self._squares:
             merged[name] += row[name]
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
@@ -110,18 +110,18 @@ def _parts(row: Mapping[str, Any], columns: Sequence[str]) -> Parts:
 
 
 def _merge_groups(split: Split, accumulator: pa.Table, partial: pa.Table) -> pa.Table:
-    moments = []
-    for name in moment_columns(split):
+    squares = []
+    for name in square_columns(split):
         if name in accumulator.column_names and name in partial.column_names:
-            moments.append(name)
-    merger = _GroupMerger(split, moments)
+            squares.append(name)
+    merger = _GroupMerger(split, squares)
     for table in (accumulator, partial):
         for row in table.to_pylist():
             merger.add(row)
     columns = [sql_names.EID, *split.groups]
     for aggregate in split.aggregates:
         columns.extend(aggregate.part_columns)
-    columns.extend(moments)
+    columns.extend(squares)
     schema = pa.schema([accumulator.schema.field(name) for name in columns])
     return merger.to_table(_with_sketch_lists(split, schema))
 

@@ -1,47 +1,40 @@
 """Estimates for the whole requested range, from the pieces of history that were read so far.
 
 Sums and counts are extrapolated by time; averages are taken as they are. The confidence interval of
-each follows from how much pieces differ: they count as clusters drawn without replacement, a sum as
-the ratio estimate sum(y) / sum(t) * T (y: of a piece, t: its length of time, T: the requested
-length), an average as the ratio sum(s) / sum(c). Variances and the finite population correction are
-those of Cochran (Sampling Techniques, 3rd ed. 1977, section 6.4), with Student's t of n - 1 degrees
-of freedom. Online aggregation by such intervals: Hellerstein, Haas and Wang (SIGMOD 1997).
+each follows from how much clusters differ, which are the turns in which history was read, one piece
+or many at a time. Of a cluster, y is what is estimated and x its size: for a sum or count the length
+of its time, for an average the number of its rows. The estimate is R = sum(y) / sum(x). The variance
+of y around R x is taken to grow with x, so that long turns and short ones count alike: it is estimated
+as s2 = sum((y - R x)^2 / x) / (n - 1), and that of R as s2 / sum(x) times the unread share of time.
+The interval is that of Student's t with n - 1 degrees of freedom (Royall, On finite population
+sampling theory under certain linear regression models, Biometrika 57, 1970). Online aggregation by
+such intervals: Hellerstein, Haas and Wang (SIGMOD 1997).
 
-Assumptions: unread pieces are like those that were read. Reading newest first is no random order,
-so the interval does not show a trend or a weekly rhythm that the read pieces do not show. Two
-pieces say little, one nothing (no interval). Minima, maxima and distinct counts can change in one
+Assumptions: unread history is like what was read. Reading newest first is no random order, so the
+interval does not show a trend or a weekly rhythm that the read history does not show. Two turns say
+little, one nothing (no interval). Minima, maxima and distinct counts can change in one
 direction only: their interval is open on that side. Once all is read, an estimate is the exact
 value. No I/O.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from recall.requests import Piece
 
 # The share of intervals that should contain the true value.
 CONFIDENCE = 0.95
 
-_DEFAULT_PIECE_SECONDS = 1.0
-
 
 @dataclass(frozen=True)
 class Sample:
-    """The pieces that were read: their number, sums of their lengths and squared lengths (s)."""
+    """What was read: the number of turns, and the sum of their lengths (s)."""
 
-    pieces: int = 0
+    turns: int = 0
     seconds: float = 0.0
-    squared_seconds: float = 0.0
 
-    def add_piece(self, piece_seconds: float) -> "Sample":
-        """The sample with one more piece."""
-        return Sample(
-            pieces=self.pieces + 1,
-            seconds=self.seconds + piece_seconds,
-            squared_seconds=self.squared_seconds + piece_seconds * piece_seconds,
-        )
+    def add_turn(self, turn_seconds: float) -> "Sample":
+        """The sample with one more turn."""
+        return Sample(self.turns + 1, self.seconds + turn_seconds)
 
 
 @dataclass(frozen=True)
@@ -61,36 +54,13 @@ def exact_estimate(value: Any) -> AnswerEstimate:
     return AnswerEstimate(value, value, value)
 
 
-def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
-    """The length of each piece of history in seconds.
-
-    A piece without a beginning counts as the mean of the others.
-    """
-    known_lengths = [(piece.high - piece.low) / 1e6 for piece in pieces if piece.low is not None]
-    mean = _DEFAULT_PIECE_SECONDS
-    if known_lengths:
-        mean = sum(known_lengths) / len(known_lengths)
-    lengths = []
-    for piece in pieces:
-        if piece.low is None:
-            lengths.append(mean)
-        else:
-            lengths.append((piece.high - piece.low) / 1e6)
-    return lengths
-
-
 @dataclass(frozen=True)
 class Moments:
-    """Sums over pieces: of `y` and of what it is related to, `x` (seconds, or a count).
-
-    Also of y * y, x * y and x * x.
-    """
+    """Sums over turns: of `y`, of their size `x` (seconds, or a count), and of y * y / x."""
 
     y: float
     x: float
     y_squares: float
-    products: float
-    x_squares: float
 
     @property
     def ratio(self) -> float:
@@ -99,18 +69,17 @@ class Moments:
 
     @property
     def residual_squares(self) -> float:
-        """The sum of squared differences between each piece's y and `ratio` times its x."""
-        ratio = self.ratio
-        return self.y_squares - 2 * ratio * self.products + ratio * ratio * self.x_squares
+        """The sum of squared differences between each turn's y and `ratio` times its x, per x."""
+        return self.y_squares - self.ratio * self.y
 
 
 def estimate_total(total: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
-    """A sum over the requested range; x: the lengths of pieces."""
+    """A sum over the requested range; x: the lengths of turns."""
     return _with_interval(total, requested_seconds, sample, requested_seconds)
 
 
 def estimate_average(mean: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
-    """An average over the requested range; y: sums of pieces, x: their counts."""
+    """An average over the requested range; y: sums of turns, x: their counts."""
     return _with_interval(mean, 1.0, sample, requested_seconds)
 
 
@@ -121,18 +90,17 @@ def _with_interval(
     value = moments.ratio * scale
     if not math.isfinite(value):
         return AnswerEstimate(None, None, None)
-    n = sample.pieces
+    n = sample.turns
     residual_squares = moments.residual_squares
     if n < 2 or not math.isfinite(residual_squares):
         return AnswerEstimate(value, None, None)
     unread_share = 0.0
     if requested_seconds:
         unread_share = max(1 - sample.seconds / requested_seconds, 0.0)
-    variance = max(residual_squares, 0.0) * unread_share * n / (n - 1)
+    variance = max(residual_squares, 0.0) / (n - 1) * unread_share / abs(moments.x)
     from scipy.special import stdtrit  # a tenth of a second of processor time
 
-    deviation = scale / abs(moments.x) * math.sqrt(variance)
-    half_width = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
+    half_width = scale * float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     if not math.isfinite(half_width):
         return AnswerEstimate(value, None, None)
     return AnswerEstimate(value, value - half_width, value + half_width)

@@ -15,10 +15,19 @@ from recall.operators.estimate import (
     exact_estimate,
 )
 from recall.operators.kinds import group_key
-from recall.operators.moments import moment_names, read_sample
+from recall.operators.squares import read_sample, square_column
 from recall.query.split import Split, SplitAggregate
 
 Row = Mapping[str, Any]
+
+
+def estimated_outputs(split: Split) -> list[str]:
+    """The outputs that have estimates with intervals: counts, sums and averages alone."""
+    outputs_by_group, columns_by_output = _grouped_outputs(split)
+    if len(outputs_by_group) < len(split.groups):
+        return []
+    counted = {a.value_column for a in split.aggregates if square_column(a)}
+    return [output for output, column in columns_by_output.items() if column in counted]
 
 
 def estimate_rows(
@@ -34,14 +43,8 @@ def estimate_rows(
     Only outputs that are one aggregate have estimates, and only if the outputs include all groups,
     so that rows can be told apart; otherwise the list is empty.
     """
-    if split.selects_rows:
-        return []
-    columns_by_output = _merged_columns_by_output(split)
-    outputs_by_group = {}
-    for output, column in columns_by_output.items():
-        if column in split.groups:
-            outputs_by_group[column] = output
-    if len(outputs_by_group) < len(split.groups):
+    outputs_by_group, columns_by_output = _grouped_outputs(split)
+    if split.selects_rows or len(outputs_by_group) < len(split.groups):
         return []
     key_outputs = [outputs_by_group[group] for group in split.groups]
     merged_rows = _rows_by_group(split, accumulator)
@@ -66,6 +69,16 @@ def estimate_rows(
                 row_estimates[output]["error"] = aggregate.error_bound
         estimates.append(row_estimates)
     return estimates
+
+
+def _grouped_outputs(split: Split) -> tuple[dict[str, str], dict[str, str]]:
+    """The output of each group that is one, and the merged column of each output that is one."""
+    columns_by_output = _merged_columns_by_output(split)
+    outputs_by_group = {}
+    for output, column in columns_by_output.items():
+        if column in split.groups:
+            outputs_by_group[column] = output
+    return outputs_by_group, columns_by_output
 
 
 def _merged_columns_by_output(split: Split) -> dict[str, str]:
@@ -106,18 +119,17 @@ def _estimate_value(
         return AnswerEstimate(value, None, value)
     if aggregate.kind in ("max", "bit_or", "count_distinct"):
         return AnswerEstimate(value, value, None)
-    moments: list[Any] = [merged_row.get(name) for name in moment_names(aggregate)]
-    if not moments or None in moments:
+    squares = merged_row.get(square_column(aggregate) or "")
+    if squares is None:
         return AnswerEstimate(value, None, None)
     parts = [float(merged_row[column] or 0) for column in aggregate.part_columns]
     if aggregate.kind in ("avg", "exact_avg"):
         total, count = parts
-        average = estimate_average(Moments(total, count, *moments), sample, requested_seconds)
+        average = estimate_average(Moments(total, count, squares), sample, requested_seconds)
         # The average itself is exact for what was read, also as a decimal.
         return AnswerEstimate(value, average.low, average.high)
-    squares, products = moments
-    total_moments = Moments(parts[0], sample.seconds, squares, products, sample.squared_seconds)
-    estimate = estimate_total(total_moments, sample, requested_seconds)
+    moments = Moments(parts[0], sample.seconds, squares)
+    estimate = estimate_total(moments, sample, requested_seconds)
     if aggregate.kind == "count" and estimate.low is not None:
         # There are at least as many rows as were counted.
         return AnswerEstimate(estimate.value, max(estimate.low, value), estimate.high)

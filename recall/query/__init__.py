@@ -7,6 +7,12 @@ and their merge; `recall.query.plain` writes queries of a common subset for Spar
 """
 
 from recall.query import sql_names
+from recall.query.answer_columns import (
+    COVERAGE_TYPES,
+    ESTIMATE_SUFFIXES,
+    coverage_columns,
+    named_columns,
+)
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
@@ -33,6 +39,8 @@ from recall.query.shape import Shape, Tables, find_horizon, infer_shape
 from recall.query.windows import window_specs
 
 __all__ = [
+    "COVERAGE_TYPES",
+    "ESTIMATE_SUFFIXES",
     "PhysicalTables",
     "Shape",
     "Tables",
@@ -42,6 +50,7 @@ __all__ = [
     "check_table_count",
     "clauses_of",
     "common_tables",
+    "coverage_columns",
     "excludes_only_extra",
     "find_horizon",
     "find_outputs",
@@ -49,6 +58,7 @@ __all__ = [
     "find_tables_reached",
     "infer_shape",
     "joins_of",
+    "named_columns",
     "order_columns",
     "parse",
     "read_query",

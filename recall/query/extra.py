@@ -1,4 +1,4 @@
-"""Undeclared fields in SQL: each stream has the column `_extra`, which `*` does not include. No I/O."""
+"""Columns that `*` does not include, such as `_extra`, the undeclared fields of a stream. No I/O."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,20 +14,31 @@ def exclude_extra(select: exp.Select, aliases: Collection[str]) -> None:
 
     `aliases`: of the streams in FROM.
     """
-    if not aliases:
+    exclude_columns(select, dict.fromkeys(aliases, (EXTRA,)))
+
+
+def exclude_columns(select: exp.Select, columns_by_alias: Mapping[str, Collection[str]]) -> None:
+    """Leave columns of some tables in FROM, by their aliases, out of each `*` of a SELECT."""
+    if not columns_by_alias:
         return
     for star in own_nodes(select, exp.Star):
         if isinstance(star.parent, exp.Count):
             continue  # count(*) counts rows
         qualifier = star.parent.table if isinstance(star.parent, exp.Column) else ""
-        matching = [alias for alias in aliases if qualifier.lower() in ("", alias.lower())]
-        if qualifier or len(sources_of(select)) == 1:
-            columns = [exp.column(EXTRA) for _ in matching[:1]]
-        else:
-            columns = [exp.column(EXTRA, table=alias, quoted=True) for alias in matching]
-        present = star.args.get("except_") or []
-        if not any(column.name.lower() == EXTRA for column in present):
-            star.set("except_", [*present, *columns])
+        needs_table = not qualifier and len(sources_of(select)) > 1
+        excluded = list(star.args.get("except_") or [])
+        present = {(column.table.lower(), column.name.lower()) for column in excluded}
+        for alias, names in columns_by_alias.items():
+            if qualifier.lower() not in ("", alias.lower()):
+                continue
+            for name in names:
+                if {("", name.lower()), (alias.lower(), name.lower())} & present:
+                    continue
+                if needs_table:
+                    excluded.append(exp.column(name, table=alias, quoted=True))
+                else:
+                    excluded.append(exp.column(name))
+        star.set("except_", excluded or None)
 
 
 def excludes_only_extra(star: exp.Expr) -> bool:

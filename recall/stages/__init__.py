@@ -6,6 +6,7 @@ many events. `event_rows` loads what is known of open events, `event_evaluation`
 `store` writes the outcome, and `runner` does all of it in a loop.
 """
 
+from recall.stages.conditions import make_final_answer
 from recall.stages.evaluation import StageEvaluator, StageFailure, StageInput
 from recall.stages.runner import StageConfig, StageRunner
 from recall.stages.state import carry_key, context_tables
@@ -21,5 +22,6 @@ __all__ = [
     "carry_key",
     "context_tables",
     "explain_stage_engine",
+    "make_final_answer",
     "stage_queries",
 ]

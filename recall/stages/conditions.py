@@ -4,6 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from archiver.time_range import TimeRange
+from recall.operators import exact_estimate
+from recall.stages.answer_rows import add_coverage
+
 History = Literal["waiting", "kept", "withdrawn", "no_history"]
 _OPEN_STATES = ("waiting", "running", "suspended")
 _ENDED_WITHOUT_ROWS = ("failed", "cancelled")
@@ -20,20 +24,61 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RecallState:
-    """A recall of the event. `revision`: the number of its last answer, 0 without one."""
+    """A recall of the event. `revision`: the number of its last answer, 0 without one.
+
+    `coverage` and `estimates`: of that answer, as they are stored.
+    """
 
     state: str
     revision: int
-    rows: list[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
+    coverage: Mapping[str, Any] | None = None
+    estimates: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a further answer may follow."""
+        return self.state in _OPEN_STATES
 
     @property
     def is_decided(self) -> bool:
         """Whether it has an answer, or will have none."""
-        return self.revision > 0 or self.state not in _OPEN_STATES
+        return self.revision > 0 or not self.is_open
 
     @property
     def usable_rows(self) -> list[Mapping[str, Any]]:
-        return [] if self.state in _ENDED_WITHOUT_ROWS else self.rows
+        return [] if self.state in _ENDED_WITHOUT_ROWS else list(self.rows)
+
+    @property
+    def judged_rows(self) -> list[dict[str, Any]]:
+        """The usable rows with what they were computed from; a row of that alone if there are none."""
+        if self.state in _ENDED_WITHOUT_ROWS:
+            return []
+        return add_coverage(self.rows or [{}], self.coverage, self.estimates)
+
+    def cover_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The present rows of the recall with what its last answer was computed from.
+
+        `rows`: as they result from row revisions. Those of the answer take their place if it has
+        all of them, so that rows and coverage are of one revision.
+        """
+        coverage = self.coverage or {}
+        has_all_rows = self.estimates is not None and not coverage.get("appends")
+        if has_all_rows:
+            rows = self.usable_rows
+        return add_coverage(rows, self.coverage, self.estimates if has_all_rows else None)
+
+
+def make_final_answer(rows: Sequence[Mapping[str, Any]], time_range: TimeRange) -> RecallState:
+    """The answer of a recall that has read a whole range of event time."""
+    coverage = {
+        "share": 1.0,
+        "read_from": time_range.start,
+        "read_to": time_range.end,
+        "final": True,
+    }
+    estimates = [{name: vars(exact_estimate(value)) for name, value in row.items()} for row in rows]
+    return RecallState("done", 1, rows, coverage, estimates)
 
 
 def find_undecided(names: Sequence[str], recalls: Mapping[str, RecallState]) -> list[str]:

@@ -272,7 +272,7 @@ class StageEvaluator:
             raise text
         all_tables = {**tables, PENDING_TABLE: create_pending_table(pending, query.attributes)}
         try:
-            for name, columns in query.stage.inputs.items():
+            for name, columns in query.stage.tables.items():
                 all_tables[input_table(name)] = _event_rows(name, columns, inputs)
             limit = (self._max_rows + 1) * len(inputs)
             result = self._duckdb.run(
@@ -293,7 +293,7 @@ class StageEvaluator:
         self._spark.register(
             PENDING_TABLE, create_pending_frame(session, pending, query.attributes)
         )
-        for name, columns in query.stage.inputs.items():
+        for name, columns in query.stage.tables.items():
             rows_by_event = {str(item.event.eid): item.tables.get(name, ()) for item in inputs}
             frame = create_event_table(session, rows_by_event, columns)
             self._spark.register(input_table(name), frame)

@@ -74,6 +74,7 @@ class EventEvaluator:
         queries = self.queries_of(group[0])
         evaluations = self._rows.load(group)
         changed_contexts = self._rows.load_contexts(evaluations)
+        changed_coverage = self._load_answers(evaluations, judge=not new_rows)
         live_stages = [stage for stage in plan.stages if stage.reads_live_rows]
         live_rows = self._stages.snapshot(live_stages, [item.event for item in group])
         changed: dict[EventKey, set[str]] = {}
@@ -85,6 +86,7 @@ class EventEvaluator:
             changed[planned.key] = set(changed_recalls(plan, item.state, evaluated_to))
             item.has_new_inputs = bool(changed[planned.key]) or planned.is_first_evaluation
             changed[planned.key] |= changed_contexts.get(planned.key, set())
+            changed[planned.key] |= changed_coverage[planned.key]
             counts = self._append_counts.get(planned.key, {})
             changed_streams[planned.key] = {
                 stream
@@ -112,24 +114,38 @@ class EventEvaluator:
                 result = results[item.planned.row.eid]
                 if _apply_result(queries[name], item, result):
                     changed[item.planned.key].add(name)
-        if plan.condition is not None and not new_rows:
-            recalls = self._load_recalls(group)
+        if plan.condition is not None:
             for item in evaluations:
                 planned = item.planned
-                item.verdict = self._decide(
-                    plan.condition, planned, recalls.get(planned.key, {}), final=final
-                )
+                has_changed = not changed_coverage[planned.key].isdisjoint(plan.judged_coverage)
+                if not new_rows or has_changed:
+                    item.verdict = self._decide(
+                        plan.condition, planned, item.state.answers, final=final
+                    )
         return evaluations
 
-    def _load_recalls(
-        self, group: Sequence[PlannedEvent]
-    ) -> dict[EventKey, dict[str, RecallState]]:
-        """The recalls of events with their last answers."""
+    def _load_answers(
+        self, evaluations: Sequence[EventOutcome], *, judge: bool
+    ) -> dict[EventKey, set[str]]:
+        """Load the last answers if the condition is evaluated or a coverage is read.
+
+        Returns the recalls whose coverage is read and has changed, by event.
+        """
+        plan = evaluations[0].planned.plan
+        covered = plan.covered_recalls
+        changed: dict[EventKey, set[str]] = {item.planned.key: set() for item in evaluations}
+        if not covered and (plan.condition is None or not judge):
+            return changed
         recalls: dict[EventKey, dict[str, RecallState]] = {}
-        for row in self._answers.list_last([planned.row.eid for planned in group]):
-            state = RecallState(row.state, row.number or 0, list(row.answer or []))
+        for row in self._answers.list_last([item.planned.row.eid for item in evaluations]):
+            state = RecallState(
+                row.state, row.number or 0, row.answer or (), row.coverage, row.estimates
+            )
             recalls.setdefault((row.rule, row.version, row.eid), {})[row.recall] = state
-        return recalls
+        for item in evaluations:
+            key = item.planned.key
+            changed[key] = item.state.replace_answers(recalls.get(key, {}), covered)
+        return changed
 
     def _decide(
         self,
@@ -147,7 +163,7 @@ class EventEvaluator:
             return decide_without_value(reason, final=False)
         answers = {}
         for name, types in condition.judged.items():
-            rows = recalls[name].usable_rows if name in recalls else []
+            rows = recalls[name].judged_rows if name in recalls else []
             answers[name] = rows, types
         try:
             value = self._stages.evaluate_condition(condition, planned.event, answers)

@@ -9,7 +9,7 @@ from recall.event_plans import EventPlan, Stage
 from recall.ledger import EventOutput
 from recall.requests import RecallEvent
 from recall.revisions import RowChange, apply_change
-from recall.stages.conditions import Verdict
+from recall.stages.conditions import RecallState, Verdict
 from sql.stages import RecalledEventRow
 
 Rows = Mapping[str, Any]
@@ -47,6 +47,7 @@ class EventState:
     `evaluations`: the number of the evaluation after which the rows of stages were stored.
     `errors`: of the stages that have failed. `tables`: the contexts and surroundings that stages
     read, by name; None: not loaded. `tables_are_settled`: whether they do not change any more.
+    `answers`: the recalls with their last answers, if something reads these.
     """
 
     evaluations: int = 0
@@ -55,6 +56,7 @@ class EventState:
     errors: dict[str, str] = field(default_factory=dict)
     tables: Mapping[str, Sequence[Rows]] | None = None
     tables_are_settled: bool = False
+    answers: Mapping[str, RecallState] = field(default_factory=dict)
 
     def apply(self, name: str, sequence: int, change: RowChange) -> None:
         """Apply the next revision of a recall or stage."""
@@ -68,6 +70,13 @@ class EventState:
         if before is None:
             return set(tables)
         return {name for name, rows in tables.items() if rows != before.get(name)}
+
+    def replace_answers(
+        self, answers: Mapping[str, RecallState], covered: Iterable[str]
+    ) -> set[str]:
+        """Replace the last answers; returns those of some recalls that have changed."""
+        before, self.answers = self.answers, answers
+        return {name for name in covered if answers.get(name) != before.get(name)}
 
     def rows_of(self, name: str) -> list[Rows]:
         return list(self.rows.get(name, {}).values())
@@ -101,9 +110,12 @@ class EventOutcome:
 
     @property
     def may_read_more(self) -> bool:
-        """Whether stages may read new rows without a revision: live rows, or those of contexts."""
+        """Whether something may be read without a row revision: live rows, contexts, a coverage."""
         plan = self.planned.plan
         if context_tables(plan) and not self.state.tables_are_settled:
+            return True
+        answers = self.state.answers
+        if any(name in answers and answers[name].is_open for name in plan.covered_recalls):
             return True
         return any(stage.reads_live_rows for stage in plan.stages)
 

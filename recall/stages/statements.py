@@ -39,7 +39,7 @@ class StageQuery:
         """The query over the pending events. Raises `Unsupported`."""
         stage = self.stage
         tables = Tables(stage.streams, frozenset(stage.relations), stage.derived)
-        scope = EventScope(tables, tuple(self.attributes), frozenset(stage.inputs))
+        scope = EventScope(tables, tuple(self.attributes), frozenset(stage.inputs), stage.coverage)
         names = (*stage.inputs, *stage.streams, *stage.relations)
         physical = {name: input_table(name) for name in names}
         derived_inputs = {name: derived_input_table(name) for name in stage.streams}
@@ -53,7 +53,7 @@ class StageQuery:
     def duckdb_sql(self) -> str | SparkRequired:
         """The query in DuckDB's SQL, or why it needs Spark."""
         stage = self.stage
-        columns = {name.lower(): types for name, types in stage.inputs.items()}
+        columns = {name.lower(): types for name, types in stage.tables.items()}
         columns |= {name.lower(): types for name, types in stage.relations.items()}
         for name in stage.streams:
             columns[name.lower()] = self.stream_columns.get(name, {})

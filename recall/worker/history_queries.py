@@ -22,8 +22,8 @@ from recall.engines.isolation import run_isolated, split_in_halves, split_into_i
 from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
-from recall.operators import estimate_rows, piece_seconds, read_summarised, with_summarised
-from recall.requests import compute_coverage, end_coverage, relate_to_request
+from recall.operators import estimate_rows, read_summarised, with_summarised
+from recall.requests import compute_coverage, end_coverage, piece_seconds, relate_to_request
 from recall.scheduling import TurnStatistics, share_query
 from recall.summaries import SummarisedPartials, SummaryStore, compute_partials
 from recall.worker.active_tasks import TurnTask
@@ -287,7 +287,7 @@ def _build_result(
     if read.error is not None and turn.active_task.is_whole:
         coverage = end_coverage(pieces, progress.next)
     if read.is_complete:
-        coverage = replace(coverage, final=True, partial=False)
+        coverage = replace(coverage, final=True, partial=False, share=1.0)
     coverage = replace(coverage, summarised=read_summarised(read.merged))
     error = read.error or answer_error
     nothing_read = failed == len(pieces) - progress.skipped

@@ -14,9 +14,9 @@ ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
 -- list_last --
 -- The recalls of some events with their last answers.
-SELECT t.rule, t.version, t.eid, t.recall, t.state, r.number, r.answer
+SELECT t.rule, t.version, t.eid, t.recall, t.state, r.number, r.answer, r.coverage, r.estimates
 FROM tasks t LEFT JOIN LATERAL (
-    SELECT number, answer FROM revisions WHERE task = t.id ORDER BY number DESC LIMIT 1) r ON true
+    SELECT number, answer, coverage, estimates FROM revisions WHERE task = t.id ORDER BY number DESC LIMIT 1) r ON true
 WHERE t.eid = ANY(%(eids)s::uuid[])
 
 -- export_last --

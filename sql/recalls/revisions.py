@@ -40,7 +40,7 @@ class LastAnswerRow:
 
 @dataclass(frozen=True, slots=True)
 class LastStateRow:
-    """The state of a task, and its last answer; `number` and `answer` are None without one."""
+    """The state of a task, and its last answer; `number` and what follows are None without one."""
 
     rule: str
     version: str
@@ -49,6 +49,8 @@ class LastStateRow:
     state: str
     number: int | None
     answer: AnswerJson | None
+    coverage: Mapping[str, Any] | None
+    estimates: AnswerJson | None
 
 
 @dataclass(frozen=True, slots=True)

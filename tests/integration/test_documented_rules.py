@@ -75,6 +75,9 @@ EXAMPLES: Mapping[str, Example] = {
     "hybrid_context": Example(
         "docs/concepts/contexts-and-recalls.md", 1, GROUP + CPU_HIGH.format(stream="node")
     ),
+    "coverage": Example(
+        "docs/concepts/contexts-and-recalls.md", 2, GROUP + CPU_HIGH.format(stream="cpu"), 4
+    ),
     "learned": Example(
         "docs/concepts/learned-similarity.md",
         0,

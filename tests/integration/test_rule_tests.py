@@ -93,6 +93,8 @@ groups:
     then:
     - stream: ratios
       sql: SELECT n.mean, event.value / n.mean AS ratio FROM norm n
+    - stream: shares
+      sql: SELECT n.*, n.coverage, n.final, n.mean_low AS low, n.covered_to = event.ts AS all FROM norm n
     - stream: past
       sql: SELECT a.instance, a.value, r.ratio FROM alike a CROSS JOIN ratios r
     - stream: later
@@ -190,6 +192,7 @@ tests:
     exp_recalls: {norm: [{mean: 1.7142857}]}
     exp_stages:
       ratios: [{mean: 1.7142857, ratio: 1.75}]
+      shares: [{mean: 1.7142857, coverage: 1, final: true, low: 1.7142857, all: true}]
       past: [{instance: x, value: 3, ratio: 1.75}]
       later: [{value: 1}]
     tolerance: 1e-6
@@ -267,7 +270,7 @@ tests:
     ]
     assert similar.message == "rows of alike of Slow at 9m differ (0 came)"
     assert stages.place.endswith("t.yaml:11:26")
-    assert unknown.message == "Slow has no 'other'; its stages are ratios, past, later"
+    assert unknown.message == "Slow has no 'other'; its stages are ratios, shares, past, later"
     assert messages.message == "messages about alerts of Slow at 9m differ (2 came)"
 
 

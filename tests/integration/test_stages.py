@@ -250,7 +250,7 @@ def test_stage_follows_the_contexts_that_it_reads(world: StageWorld) -> None:
         (UUID(int=1), RULE, VERSION, START + timedelta(seconds=12)),
     )
     eid = world.request(1, 12, _plan(near, needs_corpus=True))
-    _alert(world, eid)
+    world.add_alert(eid)
     world.connection.execute("UPDATE alerts SET fired_at = now()")
     _answer(world, 1, 12, {"a": 1.0, "b": 2.0, "c": 3.0})
     _end_recalls(world, 1)
@@ -470,21 +470,6 @@ def test_similarity_recall_is_a_stream_with_its_past_events(world: StageWorld) -
 # Conditions
 
 
-def _alert(world: StageWorld, eid: UUID) -> None:
-    world.connection.execute(
-        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state,"
-        " starts_at, last_at, events) VALUES (%(eid)s, %(eid)s, %(rule)s, %(version)s, 'f', '{}',"
-        " '{}', '{}', 'firing', now(), now(), 1)",
-        {"eid": eid, "rule": RULE, "version": VERSION},
-    )
-
-
-def _history(world: StageWorld) -> list[tuple[Any, ...]]:
-    return world.connection.execute(
-        "SELECT history, final FROM alert_history ORDER BY id"
-    ).fetchall()
-
-
 def _store_answer(world: StageWorld, eid: UUID, number: int, mean: float | None) -> None:
     """An answer with its row revisions."""
     world.connection.execute(
@@ -500,9 +485,9 @@ def test_alert_is_held_to_its_history_at_each_revision(world: StageWorld) -> Non
     """Figure 2: kept only if outside of the norm; a withdrawn alert may be kept again."""
     plan = _plan(where=CONDITION, judged={"norm": NORM_COLUMNS})
     eid = UUID(int=1)
-    _alert(world, eid)
+    world.add_alert(eid)
     world.request(1, 12, plan)
-    assert _history(world) == [("waiting", False)]
+    assert world.histories() == [("waiting", False)]
     with world.runner() as runner:
         runner.run_once()
         for number, mean in enumerate([1.0, 3.0, 4.0], 1):
@@ -510,7 +495,7 @@ def test_alert_is_held_to_its_history_at_each_revision(world: StageWorld) -> Non
             runner.run_once()
         _end_recalls(world, 1)
         runner.end_events()
-    assert _history(world) == [
+    assert world.histories() == [
         ("waiting", False),
         ("withdrawn", False),
         ("kept", False),
@@ -526,7 +511,7 @@ def test_alert_is_held_to_its_history_at_each_revision(world: StageWorld) -> Non
 def test_condition_without_answer_ends_without_history(world: StageWorld, state: str) -> None:
     plan = _plan(where=CONDITION, judged={"norm": NORM_COLUMNS})
     eid = UUID(int=1)
-    _alert(world, eid)
+    world.add_alert(eid)
     world.request(1, 12, plan)
     if state == "failed":
         _store_answer(world, eid, 1, 3.0)
@@ -534,4 +519,4 @@ def test_condition_without_answer_ends_without_history(world: StageWorld, state:
     with world.runner() as runner:
         runner.run_once()
         runner.end_events()
-    assert _history(world)[-1] == ("no_history", True)
+    assert world.histories()[-1] == ("no_history", True)

@@ -24,8 +24,10 @@ from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
     build_scope,
+    condition_coverage,
     find_recalls_in_where,
     lift_context_query,
+    stage_coverage,
     stage_inputs,
 )
 from moirae.rules.rule_set import Rule
@@ -229,9 +231,11 @@ class _QuestionChecker:
     def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
         self._create_empty_view(_EVENT_VIEW, {"ts": "timestamp", **self.definition.types})
         joins = ""
+        coverage = condition_coverage(self.definition, self._tables)
         for name in sorted(recall_names):
             view = _TABLE_VIEW.format(name)
-            self._create_empty_view(view, self.definition.columns_of(name))
+            columns = {**self.definition.columns_of(name), **coverage.get(name, {})}
+            self._create_empty_view(view, columns)
             joins += f" CROSS JOIN {view} AS `{name}`"
         sql = f"SELECT ({condition}) AS verdict FROM {_EVENT_VIEW} AS event{joins}"
         verdict_type = validate_query(self._session, sql)["verdict"].dataType.simpleString()
@@ -280,11 +284,13 @@ class _QuestionChecker:
     def _check_stage(self, stage: ThenStage, path: tuple[str, int]) -> Problem | None:
         check_table_count(stage.sql, self._tables.derived)
         inputs = stage_inputs(stage, self.definition)
+        coverage = stage_coverage(stage, self.definition, self._tables)
         views = {}
         for name, columns in inputs.items():
             views[name] = _TABLE_VIEW.format(name)
-            self._create_empty_view(views[name], {sql_names.EID: "string", **columns})
-        scope = build_scope(self.definition, self._tables, inputs)
+            all_columns = {sql_names.EID: "string", **columns, **coverage.get(name, {})}
+            self._create_empty_view(views[name], all_columns)
+        scope = replace(build_scope(self.definition, self._tables, inputs), hidden=coverage)
         lifted = lift_query(stage.sql, scope, self._bind_tables(views))
         streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
         if streams and stage.within is None:

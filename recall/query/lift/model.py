@@ -1,6 +1,7 @@
 """What a query about an event may read, and what a lifted query reads."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,12 +17,14 @@ class EventScope:
     """What a query about an event may name.
 
     `attributes`: of the event. `event_tables`: tables with rows for each event, which have a column
-    `_eid`: the rule's contexts, surroundings and answers.
+    `_eid`: the rule's contexts, surroundings and answers. `hidden`: their columns that `*` does not
+    include, by table.
     """
 
     tables: Tables
     attributes: tuple[str, ...]
     event_tables: frozenset[str] = frozenset()
+    hidden: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class AttributeFilter(NamedTuple):

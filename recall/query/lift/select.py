@@ -1,10 +1,10 @@
 """SELECTs of a query about an event, rewritten so that each row carries its event."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
 
-from recall.query.extra import exclude_extra
+from recall.query.extra import exclude_columns
 from recall.query.lift.model import AttributeFilter, EventScope, QueryInputs, TableBindings
 from recall.query.lift.ordering import has_order_or_limit, lift_limit
 from recall.query.lift.tables import TableLifter, carried_names, named_subquery, quoted_column
@@ -22,7 +22,7 @@ from recall.query.parts import (
     sources_of,
     visible_sources_of,
 )
-from recall.query.sql_names import EID, EVENT, EVENT_TS, attribute_column
+from recall.query.sql_names import EID, EVENT, EVENT_TS, EXTRA, attribute_column
 
 # Aliases of the pending events: in a SELECT without FROM, and outside of an aggregate.
 _EVENTS = "_e"
@@ -93,7 +93,7 @@ class SelectLifter:
         check_supported(select)
         _name_outputs(select)
         self._record_equalities(select, local_tables)
-        exclude_extra(select, self._stream_aliases(select, local_tables))
+        exclude_columns(select, self._hidden_columns(select, local_tables))
         event_alias = self._lift_sources(select, local_tables)
         self._expand_stars(select)
         aggregates = list(aggregates_of(select))
@@ -117,16 +117,23 @@ class SelectLifter:
         is_outermost = select.parent is None
         return lift_limit(select, event_alias, self._number_rows and is_outermost)
 
-    def _stream_aliases(self, select: exp.Select, local_tables: frozenset[str]) -> list[str]:
-        """The aliases of the declared streams in FROM."""
-        streams = self._scope.tables.streams
-        aliases = []
+    def _hidden_columns(
+        self, select: exp.Select, local_tables: frozenset[str]
+    ) -> dict[str, Collection[str]]:
+        """The columns of the tables in FROM that `*` does not include, by alias."""
+        hidden = {name.lower(): columns for name, columns in self._scope.hidden.items()}
+        event_tables = {name.lower() for name in self._scope.event_tables}
+        columns_by_alias: dict[str, Collection[str]] = {}
         for source in sources_of(select):
             name = source.name.lower() if isinstance(source, exp.Table) else ""
-            hidden = local_tables | self._scope.event_tables
-            if name in streams and name not in hidden:
-                aliases.append(source.alias_or_name)
-        return aliases
+            if name in local_tables:
+                continue
+            if name in event_tables:
+                if name in hidden:
+                    columns_by_alias[source.alias_or_name] = hidden[name]
+            elif name in self._scope.tables.streams:
+                columns_by_alias[source.alias_or_name] = (EXTRA,)
+        return columns_by_alias
 
     def _event_column(self, attribute: str, event_alias: str, node: exp.Expr) -> exp.Expr:
         """`event.<attribute>` as a column of the row. Raises `Unsupported` for an unknown one."""

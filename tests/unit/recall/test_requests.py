@@ -19,6 +19,7 @@ from recall.requests import (
     enclosing_range,
     join_pieces,
     parse_question,
+    piece_seconds,
     plan_pieces,
     relate_to_request,
     task_id,
@@ -111,6 +112,25 @@ def test_coverage_of_the_final_answer_includes_what_summaries_rule_out() -> None
     assert not coverage.partial
 
 
+def test_piece_without_a_beginning_counts_as_the_mean_of_the_others() -> None:
+    pieces = [
+        Piece(3, 4_000_000, 8_000_000),
+        Piece(2, 2_000_000, 4_000_000),
+        Piece(1, None, 2_000_000),
+    ]
+    assert piece_seconds(pieces) == [4.0, 2.0, 3.0]
+    assert piece_seconds([Piece(1, None, 2_000_000)]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("done", "failed", "share"), [(0, 0, 0.0), (1, 0, 0.2), (2, 0, 0.6), (2, 1, 0.3), (3, 0, 1.0)]
+)
+def test_coverage_states_the_share_of_the_range(done: int, failed: int, share: float) -> None:
+    pieces = [Piece(3, 20, 25), Piece(2, 10, 20), Piece(1, 0, 10)]
+    assert compute_coverage(pieces, done, failed).share == pytest.approx(share)
+    assert compute_coverage([], 0, 0).share == 1.0
+
+
 def test_stored_piece_is_read_back() -> None:
     assert Piece.from_json([3, None, 25]) == Piece(3, None, 25)
     assert Piece(3, None, 25).to_json() == (3, None, 25)
@@ -137,4 +157,5 @@ def test_range_that_was_cut_by_retention_is_stated(
     pieces = [Piece(2, 80, 100), Piece(1, asked if low is None else low, 80)]
     coverage = relate_to_request(compute_coverage(pieces, 2, 0), question, 100, pieces)
     assert (coverage.asked_from, coverage.partial) == (asked_from, partial)
+    assert coverage.share == pytest.approx(0.8 if partial else 1.0)
     assert coverage.final

@@ -94,6 +94,9 @@ def test_recall_without_bound_or_feedback_is_found(settings: Settings) -> None:
         ("norm.m > 10", False),
         ("norm.failed / norm.n > 0.1", False),
         ("norm.n IS NOT NULL", False),
+        ("norm.n_low > 10", False),
+        ("norm.n > 10 AND norm.coverage > 0.5", False),
+        ("norm.n < 10 AND norm.final", False),
     ],
 )
 def test_where_that_compares_a_part_of_a_sum_is_found(
@@ -102,6 +105,25 @@ def test_where_that_compares_a_part_of_a_sum_is_found(
     sql = "SELECT count(*) AS n, sum(h.v) AS total, avg(h.v) AS m, count_if(h.v > 1) AS failed FROM cpu h"
     warnings = find(settings, f"recall: {{norm: {{sql: '{sql}', range: 7d}}}}", f"where: {where}")
     assert [("partial-comparison" in warning) for warning in warnings] == [True] * is_reported
+
+
+@pytest.mark.parametrize(
+    ("outputs", "hidden"),
+    [
+        ("count(*) AS n, max(h.v) AS final", "final"),
+        ("count(*) AS n, max(h.v) AS n_low", "n_low"),
+        ("max(h.v) AS n, min(h.v) AS n_low", None),
+    ],
+)
+def test_column_that_hides_a_coverage_is_found(
+    settings: Settings, outputs: str, hidden: str | None
+) -> None:
+    warnings = find(
+        settings, f"recall: {{norm: {{sql: 'SELECT {outputs} FROM cpu h', range: 7d}}}}"
+    )
+    assert [f"the column {hidden} hides" in warning for warning in warnings] == (
+        [] if hidden is None else [True]
+    )
 
 
 @pytest.mark.parametrize(
