@@ -138,7 +138,7 @@ def _archived_table(chunk: int, row_count: int, host_count: int) -> pa.Table:
     for field in arrow:
         if field.name not in columns:
             columns[field.name] = pa.nulls(row_count, field.type)
-    table = pa.table(columns).select(arrow.names)
+    table = pa.table(columns).select([name for name in arrow.names if name != "_append"])
     return table.sort_by([("host", "ascending"), ("ts", "ascending")])
 
 

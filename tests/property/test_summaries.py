@@ -145,7 +145,8 @@ class Archive:
         columns["ts"] = pa.array(times, arrow.field("ts").type)
         columns["_late"] = pa.array([chunk < self.open] * len(rows))
         columns["chunk"] = pa.array([chunk] * len(rows), pa.int32())
-        self.table.append(pa.table(columns).select(arrow.names), chunk)
+        names = [name for name in arrow.names if name != "_append"]
+        self.table.append(pa.table(columns).select(names), chunk)
 
     def act(self, action: tuple[Any, Any, Any]) -> None:
         match action:
