@@ -12,6 +12,7 @@ ArchiverError
 ├── LogDamaged           a commit of a Delta table cannot be parsed, or is gone
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
+├── RowsLost             rewritten rows are not those that were read
 ├── SourceDamaged        a source unit cannot be read to its end
 ├── SourceUnreachable    a source file is not permitted or its disk fails; worth trying again
 ├── StorageFailed        object storage cannot be reached or refuses a request
@@ -54,6 +55,10 @@ class CommitConflict(ArchiverError):
 
 class GenerationReplaced(ArchiverError):
     """A table was restored from a backup since this process opened it: it must not write."""
+
+
+class RowsLost(ArchiverError):
+    """Rows of rewritten files are not those that were read; nothing was committed."""
 
 
 class SourceDamaged(ArchiverError):

@@ -39,6 +39,8 @@ _MODULES_BY_GOAL = {
     "G14": "benchmarks.archive",
     "G15": "benchmarks.full_recalls",
     "G16": "benchmarks.full_recalls",
+    "HS1": "benchmarks.archive_bytes",
+    "HS2": "benchmarks.archive_bytes",
     "HS3": "benchmarks.summaries",
     "HS4": "benchmarks.summaries",
     "HS7": "benchmarks.recall_bytes",

@@ -274,6 +274,7 @@ CREATE TABLE units (
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
+CREATE INDEX units_unfinished ON units (stream) WHERE NOT done;
 CREATE INDEX units_by_inode ON units (stream, split_part(stamp, ':', 1)) WHERE stamp IS NOT NULL;
 
 -- Archived rows that were lost with their data file and that nothing has any more; kept for good. The

@@ -11,7 +11,9 @@ from archiver.chunks.chunk import (
     locate,
     plan_cuts,
 )
+from archiver.chunks.compaction import Compaction, CompactionStep
 from archiver.chunks.lifecycle import (
+    COMPACT,
     ChunkRecord,
     LifecyclePolicy,
     MaintenanceTask,
@@ -24,10 +26,13 @@ from archiver.chunks.lifecycle import (
 from archiver.chunks.maintenance import ChunkMaintenance, MaintenanceResult
 
 __all__ = [
+    "COMPACT",
     "Chunk",
     "ChunkMaintenance",
     "ChunkRecord",
     "ChunkState",
+    "Compaction",
+    "CompactionStep",
     "CutPolicy",
     "FIRST_CHUNK",
     "LifecyclePolicy",

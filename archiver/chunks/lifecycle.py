@@ -14,6 +14,7 @@ from archiver.times import Micros
 
 # Names of the tasks of the archive itself, as stored in the catalog.
 CLUSTER = "cluster"  # rewrite files clustered by key and time
+COMPACT = "compact"  # rewrite files that are not compact; not recorded: their names tell
 COUNT_ROWS = "count"  # count the rows of an expired chunk, which the ledger must not lose
 DELETE_CHUNK = "forget"  # delete the files of an expired chunk
 _END = "end"  # with a stream: its rows in a chunk have expired

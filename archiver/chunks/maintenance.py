@@ -20,13 +20,22 @@ from deltalake.exceptions import DeltaError
 from archiver.background import BackgroundRunner
 from archiver.chunks.lifecycle import (
     CLUSTER,
+    COMPACT,
     COUNT_ROWS,
     DELETE_CHUNK,
     MaintenanceTask,
     Requirement,
     split_task,
 )
-from archiver.delta import RewriteFunction, StreamSchema, StreamTable, TableFiles, Vacuum
+from archiver.delta import (
+    NOTHING_SETTLED,
+    RewriteFunction,
+    SettledPlaces,
+    StreamSchema,
+    StreamTable,
+    TableFiles,
+    Vacuum,
+)
 from archiver.delta.sequenced_table import SequencedTable, TableSpec
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.periodic import Periodic
@@ -78,7 +87,7 @@ class ChunkMaintenance:
         history: float | None = None,
     ) -> None:
         # How files are rewritten when they are clustered.
-        self.rewrite: RewriteFunction = TableFiles.write_clustered
+        self.rewrite: RewriteFunction = TableFiles.write_compact
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._sequenced_tables = [SequencedTable(root, spec) for spec in sequenced_tables]
         if history is not None:
@@ -89,6 +98,7 @@ class ChunkMaintenance:
         clustering = Requirement(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER_AFTER)
         self._handlers = {CLUSTER: MaintenanceHandler(clustering, self._cluster_chunk)}
         self.requirements = [handler.requirement for handler in self._handlers.values()]
+        self._settled_places: Mapping[str, SettledPlaces] = {}
         self._results: SimpleQueue[MaintenanceResult] = SimpleQueue()
         self._queued: set[MaintenanceTask] = set()
         self._queue_changed = threading.Condition()
@@ -97,8 +107,22 @@ class ChunkMaintenance:
         self._vacuum_task = Periodic("vacuum", interval, self._run_vacuum, first_after=interval)
         self._runner = BackgroundRunner([self._vacuum_task])
 
-    def submit(self, tasks: Iterable[MaintenanceTask]) -> None:
-        """Queue the tasks that are not queued already."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task is queued or runs."""
+        return not self._queued
+
+    def submit(
+        self,
+        tasks: Iterable[MaintenanceTask],
+        settled_places: Mapping[str, SettledPlaces] | None = None,
+    ) -> None:
+        """Queue the tasks that are not queued already.
+
+        `settled_places`: which rows no source will be read again for, by stream; None: as before.
+        """
+        if settled_places is not None:
+            self._settled_places = settled_places
         for task in tasks:
             with self._queue_changed:
                 if task in self._queued:
@@ -148,13 +172,16 @@ class ChunkMaintenance:
         if name == DELETE_CHUNK:
             for table in tables:
                 table.delete_chunk(task.chunk)
+        elif name == COMPACT:
+            self._cluster_chunk(task.chunk)
         else:
             self._handlers[task.name].handle(task.chunk)
         return MaintenanceResult(task)
 
     def _cluster_chunk(self, chunk: int) -> None:
         for table in self._tables:
-            table.cluster(chunk, self.rewrite)
+            settled_places = self._settled_places.get(table.schema.name, NOTHING_SETTLED)
+            table.cluster(chunk, self.rewrite, settled_places)
 
     def _adopt_foreign_files(self) -> None:
         """A file that cannot be read does not stop the maintenance of other tables."""

@@ -15,7 +15,7 @@ from archiver.delta.column_changes import (
     plan_column_changes,
 )
 from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
-from archiver.delta.data_files import TableFiles
+from archiver.delta.data_files import NOTHING_SETTLED, SettledPlaces, TableFiles
 from archiver.delta.declarations import TableDeclaration
 from archiver.delta.declared_table import (
     read_altered_types,
@@ -33,6 +33,8 @@ from archiver.delta.file_checks import (
     list_expected,
     read_present_version,
 )
+from archiver.delta.file_identities import FileIdentities, look_up
+from archiver.delta.files import is_compact, is_unclustered
 from archiver.delta.generation import begin_generation
 from archiver.delta.identity import (
     ENTRY_DTYPE,
@@ -85,6 +87,7 @@ __all__ = [
     "Erasures",
     "ExpectedFile",
     "FileCheck",
+    "FileIdentities",
     "ColumnChanges",
     "ColumnProblem",
     "ColumnRewrite",
@@ -95,10 +98,12 @@ __all__ = [
     "IdentityIndex",
     "LogCheck",
     "LogRepair",
+    "NOTHING_SETTLED",
     "NO_CHUNK",
     "RevisionTables",
     "RewriteFunction",
     "RewriteProgress",
+    "SettledPlaces",
     "StoredColumn",
     "StreamSchema",
     "StreamTable",
@@ -116,8 +121,11 @@ __all__ = [
     "find_erasures",
     "find_commit_damage",
     "fingerprint",
+    "is_compact",
+    "is_unclustered",
     "keeps_text",
     "list_expected",
+    "look_up",
     "plan_column_changes",
     "plan_log_repair",
     "read_altered_types",

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from archiver.delta.data_files import write_rows
 from archiver.delta.declarations import rewritten_mark
 from archiver.delta.digests import compute_digest
 from archiver.delta.files import ADOPTED_PREFIX, CLUSTERED_PREFIX, DataFile, is_unclustered
@@ -25,10 +24,7 @@ from archiver.errors import CommitConflict, ValueLost
 
 # Rows of small files that are rewritten as one.
 _MAX_GROUP_ROWS = 500_000
-# Bytes of a rewritten file for each of its source. Clustered files have statistics and identities,
-# which are half of the bytes.
-_CLUSTERED_GROWTH = 1.2
-_UNCLUSTERED_GROWTH = 3.0
+_GROWTH = 1.2  # bytes of a rewritten file for each of its sources, at most
 _EXACT_INTEGERS = 2**53  # double represents all integers up to here
 
 
@@ -111,7 +107,7 @@ class ColumnRewrite:
             for number, step in enumerate(steps):
                 on_progress(RewriteProgress(number, len(steps), bytes_needed))
                 if step.path not in existing:
-                    self._write(step)
+                    self._files.write_rewritten(step.path, step.files)
                     bytes_needed -= step.bytes
                 rewritten.append(self._describe(step))
             on_progress(RewriteProgress(len(steps), len(steps), 0))
@@ -146,20 +142,10 @@ class ColumnRewrite:
         digest = blake2b(orjson.dumps(names), digest_size=16).hexdigest()
         prefix = ADOPTED_PREFIX if files[0].is_foreign else CLUSTERED_PREFIX
         mark = rewritten_mark(self._files.schema)
-        size = 0.0
-        for file in files:
-            growth = _UNCLUSTERED_GROWTH if is_unclustered(file.path) else _CLUSTERED_GROWTH
-            size += growth * file.bytes
         path = f"chunk={chunk}/{prefix}{mark}{digest}.parquet"
-        return RewriteStep(chunk, tuple(files), path, int(size))
-
-    def _write(self, step: RewriteStep) -> None:
-        if step.files[0].is_foreign:
-            rows = self._files.read_adopted(step.files)
-        else:
-            rows = self._files.read_together(step.files)
-        with self._files.storage.write_whole_file(step.path) as path:
-            write_rows(self._files.schema, rows, path, clustered=True)
+        return RewriteStep(
+            chunk, tuple(files), path, int(_GROWTH * sum(file.bytes for file in files))
+        )
 
     def _describe(self, step: RewriteStep) -> DataFile:
         (local_path,) = self._files.storage.lease_paths([step.path])

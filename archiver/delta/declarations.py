@@ -201,6 +201,8 @@ def _to_document(schema: StreamSchema) -> dict[str, Any]:
         document["time_reading"] = schema.time_reading.encode()
     if schema.is_identified_by_place:
         document["identity"] = schema.identity
+    if schema.measured and schema.id is None:
+        document["measured"] = list(schema.measured)
     if schema.redactions:
         document["redact"] = list(map(list, schema.redactions))
     return document
@@ -219,5 +221,6 @@ def _from_document(schema: StreamSchema, document: Mapping[str, Any]) -> StreamS
         earlier=(),
         time_reading=TimeReading.decode(document.get("time_reading", {})),
         identity=document.get("identity", "row"),
+        measured=tuple(document.get("measured", schema.measured)),
         redactions=tuple(Redaction(*values) for values in document.get("redact", ())),
     )

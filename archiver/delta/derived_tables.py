@@ -4,7 +4,7 @@ A chunk of a derived stream is computed and written as a whole, and replaces its
 that repeating it changes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 import pyarrow as pa
@@ -69,28 +69,10 @@ def write_chunk(
     for batch in batches:
         pending.append(batch)
         if sum(map(len, pending)) >= _FILE_ROWS:
-            yield _write_file(files, chunk, pending)
+            yield files.write_derived(chunk, pa.Table.from_batches(pending))
             pending = []
     if any(map(len, pending)):
-        yield _write_file(files, chunk, pending)
-
-
-def _write_file(files: TableFiles, chunk: int, batches: Sequence[pa.RecordBatch]) -> DataFile:
-    rows = pa.Table.from_batches(batches)
-    count = len(rows)
-    zeros = pa.repeat(pa.scalar(0, pa.int64()), count)
-    added = {
-        "_extra": pa.nulls(count, pa.string()),
-        "_late": pa.repeat(pa.scalar(False), count),
-        "_id": pa.repeat(pa.scalar(b"", pa.binary()), count),
-        "_hash": zeros,
-        "_unit": zeros,
-        "_line": zeros,
-        "chunk": pa.repeat(pa.scalar(chunk, pa.int32()), count),
-    }
-    for name, values in added.items():
-        rows = rows.append_column(name, values)
-    return files.write(chunk, files.with_append_number(rows, 0), clustered=True)
+        yield files.write_derived(chunk, pa.Table.from_batches(pending))
 
 
 def _stream_schema(stream: str, columns: Mapping[str, str]) -> StreamSchema:

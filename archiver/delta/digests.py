@@ -41,6 +41,11 @@ def make_tags(file: DataFile) -> dict[str, str]:
     return tags
 
 
+def parse_row_ids(tags: Mapping[str, str] | None) -> str | None:
+    """The identities of the rows of a file by its tags, see `RowIds.tag`; None: not recorded."""
+    return (tags or {}).get(_IDS_TAG)
+
+
 def compute_digest(path: Path) -> str:
     """The digest of a local file."""
     with path.open("rb") as file:

@@ -14,6 +14,9 @@ ADOPTED_PREFIX = "f-"
 # After the prefix, in names of files that are rewritten for changed columns: see
 # `archiver.delta.column_rewrite`. Other names have digits there, or hexadecimal ones.
 REWRITTEN_MARK = "r"
+# After the prefix, in names of files that hold nothing that can be computed, nor lines that no one
+# needs: see `archiver.delta.data_files.rows`.
+COMPACT_MARK = "s"
 _MAX_TRUNCATION = 999  # microseconds
 
 
@@ -22,8 +25,8 @@ class DataFile:
     """A file of a table. `path` is relative to the table.
 
     `is_foreign`: another program appended its rows. They are history only: no events come of them,
-    and the ledger does not count them. `digest`, and `ids` of its rows: of a file that was just
-    written; else the log has them, see `archiver.delta.digests`.
+    and the ledger does not count them. `digest`: of a file that was just written; else the log has
+    it, see `archiver.delta.digests`. `ids`: of its rows, see `RowIds.tag`; None: not known.
     """
 
     path: str
@@ -117,6 +120,11 @@ def is_written_by_moirae(path: str) -> bool:
 def is_unclustered(path: str) -> bool:
     """Whether a file has not been clustered, by its name."""
     return not _name(path).startswith(CLUSTERED_PREFIX)
+
+
+def is_compact(path: str) -> bool:
+    """Whether a file holds nothing that can be computed, by its name."""
+    return _name(path).startswith(CLUSTERED_PREFIX + COMPACT_MARK)
 
 
 def is_rewritten(path: str, mark: str) -> bool:

@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 _ID_BYTES = 16
 _HASH_BYTES = 8
 _PLACE_BYTES = _ID_BYTES - _HASH_BYTES
+NO_LINE = -1  # in index entries of rows whose line is not needed any more
 # 64-bit offsets: the joined texts of a whole chunk may exceed two gigabytes.
 _LARGE_STRING = pa.large_string()
 ENTRY_DTYPE = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"), ("line", "i8")])
@@ -45,16 +46,26 @@ def fingerprint(
     hashes = np.frombuffer(b"".join(_digests(content, _HASH_BYTES)), dtype="i8")
     if schema.is_identified_by_place:
         return identify_places(_digests(place_keys, _PLACE_BYTES), hashes), hashes
-    if schema.id is None and schema.measured:
-        identities = _join_columns(
-            [column for name, column in encoded.items() if name not in schema.measured]
-        )
-    elif schema.id is None:
-        identities = content
-    else:
-        id_columns = sorted({*schema.id, schema.time})
-        identities = _join_columns([encoded[name] for name in id_columns])
-    return _digests(identities, _ID_BYTES), hashes
+    if schema.id is None and not schema.measured:
+        return _digests(content, _ID_BYTES), hashes
+    return _digests(_join_columns([encoded[name] for name in identity_columns(schema)])), hashes
+
+
+def identify(schema: StreamSchema, table: pa.Table) -> list[bytes]:
+    """The identities alone, of rows that are not identified by their place.
+
+    `table`: with the columns of `identity_columns`.
+    """
+    return _digests(
+        _join_columns([_encode_column(table[name]) for name in identity_columns(schema)])
+    )
+
+
+def identity_columns(schema: StreamSchema) -> list[str]:
+    """The columns that identify a row, in the order in which they are hashed."""
+    if schema.id is not None:
+        return sorted({*schema.id, schema.time})
+    return [name for name in (*schema.columns, "_extra") if name not in schema.measured]
 
 
 def identify_places(place_ids: Sequence[bytes], hashes: Array) -> list[bytes]:
@@ -140,7 +151,7 @@ def build_entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -
     return entries
 
 
-def _digests(contents: Sequence[bytes], size: int) -> list[bytes]:
+def _digests(contents: Sequence[bytes], size: int = _ID_BYTES) -> list[bytes]:
     return [blake2b(content, digest_size=size).digest() for content in contents]
 
 
@@ -192,6 +203,14 @@ class ChunkIndex:
             is_indexed[order[matches]] = True
         return is_indexed, entries
 
+    def find_among(self, ids: Array, candidates: Array) -> tuple[Array, Array]:
+        """The candidates whose id is in the index, and their entries.
+
+        `candidates`: positions in `ids`.
+        """
+        is_indexed, entries = self.find(ids[candidates])
+        return candidates[is_indexed], entries[is_indexed]
+
     def __len__(self) -> int:
         return sum(len(run.entries) for run in self.runs)
 
@@ -208,6 +227,8 @@ class IdentityIndex:
         self._load = load
         self._max_rows = max_rows
         self._chunks: OrderedDict[int, defaultdict[int, ChunkIndex]] = OrderedDict()
+        # By chunk in memory: files that were added since it was loaded.
+        self._added_files: dict[int, set[str]] = {}
 
     def for_chunk(self, chunk: int) -> defaultdict[int, ChunkIndex]:
         """Return the indexes of a chunk by declaration, with all rows archived so far."""
@@ -220,13 +241,25 @@ class IdentityIndex:
         self._chunks.move_to_end(chunk)
         return indexes
 
+    def __contains__(self, chunk: int) -> bool:
+        return chunk in self._chunks
+
     def forget(self, chunk: int) -> None:
         """Drop the index of a chunk, to be loaded again when it is needed."""
         self._chunks.pop(chunk, None)
+        self._added_files.pop(chunk, None)
+
+    def add_file(self, chunk: int, path: str) -> None:
+        """Note that the rows of a file were added to the indexes of a chunk."""
+        self._added_files.setdefault(chunk, set()).add(path)
+
+    def contains_file(self, chunk: int, path: str) -> bool:
+        """Whether the rows of a file were added since the chunk was loaded."""
+        return path in self._added_files.get(chunk, ())
 
     def _evict(self) -> None:
         while len(self._chunks) > 1 and self._count_rows() > self._max_rows:
-            self._chunks.popitem(last=False)
+            self.forget(next(iter(self._chunks)))
 
     def _count_rows(self) -> int:
         return sum(len(index) for indexes in self._chunks.values() for index in indexes.values())

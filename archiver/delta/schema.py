@@ -25,6 +25,9 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 EXTRA_COLUMN = "_extra"
+UNIT_COLUMN = "_unit"
+LINE_COLUMN = "_line"
+APPEND_COLUMN = "_append"
 
 # Columns that the archive adds to each row.
 ADDED_COLUMNS: dict[str, pa.DataType] = {
@@ -32,15 +35,14 @@ ADDED_COLUMNS: dict[str, pa.DataType] = {
     "_late": pa.bool_(),  # decided once, at ingest
     "_id": pa.binary(),  # hash of the identity: id columns and time
     "_hash": pa.int64(),  # hash of the content
-    "_unit": pa.int64(),  # source unit in the ledger
-    "_line": pa.int64(),  # line in the source unit
-    "_append": pa.int64(),  # number of the append to the stream that added the row
+    UNIT_COLUMN: pa.int64(),  # source unit in the ledger
+    LINE_COLUMN: pa.int64(),  # line in the source unit; NULL: not needed any more
+    APPEND_COLUMN: pa.int64(),  # number of the append to the stream that added the row
     "chunk": pa.int32(),  # the partition
 }
 
 # Columns that can be computed from a row's content: see `archiver.delta.identity`.
 IDENTITY_COLUMNS = ("_id", "_hash")
-APPEND_COLUMN = "_append"
 _ADDED_SPARK_TYPES = {EXTRA_COLUMN: "string", "_late": "boolean"}
 
 

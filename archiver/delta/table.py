@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from archiver.clock import seconds_since_boot
 from archiver.delta.data_files import (
+    NOTHING_SETTLED,
+    SettledPlaces,
     TableFiles,
     append_number,
 )
@@ -24,7 +26,7 @@ from archiver.delta.declarations import (
     rewritten_mark,
 )
 from archiver.delta.declared_table import APPENDS_APPLICATION_ID
-from archiver.delta.files import is_adopted, is_rewritten, is_unclustered
+from archiver.delta.files import is_adopted, is_compact, is_rewritten, is_unclustered
 from archiver.delta.log import (
     ChunkFiles,
     DataFile,
@@ -37,12 +39,12 @@ from archiver.errors import IncompatibleDeclaration, StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
 
-# A clustered file is rewritten only with new files that have at least a fourth of its rows.
+# A compact file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
 
 
-RewriteFunction = Callable[[TableFiles, int, Sequence[DataFile]], DataFile]
-"""Writes the rows of files of a chunk as one clustered file."""
+RewriteFunction = Callable[[TableFiles, int, Sequence[DataFile], SettledPlaces], DataFile]
+"""Writes the rows of files of a chunk as one, see `TableFiles.write_compact`."""
 
 
 class StreamTable:
@@ -93,8 +95,8 @@ class StreamTable:
         """The local folder with the data files, or with cached copies of some of them."""
         return self.storage.data_folder
 
-    def append(self, rows: pa.Table, batch: int) -> None:
-        """Commit rows, of the table's schema except `_append`, as one append.
+    def append(self, rows: pa.Table, batch: int) -> Sequence[DataFile]:
+        """Commit rows, of the table's schema except `_append`, as one append. Returns its files.
 
         `batch` is only recorded in the commit, as information.
         """
@@ -102,6 +104,7 @@ class StreamTable:
         started_at = seconds_since_boot()
         files = self.files.write_append(rows, number)
         self.commit_append(files, number, batch, started_at)
+        return files
 
     def start_append(self) -> int:
         """Return the number of the next append. The declaration takes over, see `declare`."""
@@ -304,9 +307,14 @@ class StreamTable:
             return pa.schema(self.files.fields(columns)).empty_table()
         return self.files.read_on_time(path, columns)
 
-    def read_identities(self, chunk: int) -> Mapping[int, np.ndarray[Any, Any]]:
-        """Read the identity index entries of a chunk, see `TableFiles.read_identities`."""
-        files = self.accounted_files(chunk)
+    def read_identities(
+        self, chunk: int, *, is_included: Callable[[str], bool] = lambda path: True
+    ) -> Mapping[int, np.ndarray[Any, Any]]:
+        """Read the identity index entries of a chunk, see `TableFiles.read_identities`.
+
+        `is_included`: whether a file is read, by its path.
+        """
+        files = [file for file in self.accounted_files(chunk) if is_included(file.path)]
         self.fetch(files)
         return self.files.read_identities([file.path for file in files])
 
@@ -314,20 +322,25 @@ class StreamTable:
         """Count the files of a chunk that have not been clustered."""
         return sum(is_unclustered(file.path) for file in self.accounted_files(chunk))
 
-    def cluster(self, chunk: int, rewrite: RewriteFunction = TableFiles.write_clustered) -> None:
-        """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
+    def cluster(
+        self,
+        chunk: int,
+        rewrite: RewriteFunction = TableFiles.write_compact,
+        settled_places: SettledPlaces = NOTHING_SETTLED,
+    ) -> None:
+        """Rewrite files of a closed chunk as one, sorted, with statistics, see `write_compact`.
 
-        Rows do not change. Of the clustered files only those are rewritten that are not much larger
-        than the new one: few files remain, and each row is rewritten a few times at most.
-        `rewrite`: writes them as one file. Raises `CommitConflict`.
+        Rows do not change. Of compact files only those are rewritten that are not much larger than
+        the new one: few files remain, and each row is rewritten a few times at most. `rewrite`:
+        writes them as one file. Raises `CommitConflict` and `RowsLost`.
         """
         self.refresh()
         files = select_for_clustering(self.accounted_files(chunk))
         if not files or self.is_rewriting:
             return
         started_at = seconds_since_boot()
-        clustered_file = rewrite(self.files, chunk, files)
-        self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
+        compact_file = rewrite(self.files, chunk, files, settled_places)
+        self._log.commit("OPTIMIZE", add=[compact_file], remove=files, started_at=started_at)
 
     def adopt_foreign_files(self) -> None:
         """Rewrite files that other programs appended, with the columns of the archive null.
@@ -430,20 +443,20 @@ class StreamTable:
 def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
     """Select the files of a chunk to rewrite as one.
 
-    These are all unclustered files, and clustered ones, smallest first, while they have at most
+    These are all that are not compact, and compact ones, smallest first, while they have at most
     `_MAX_REWRITE_RATIO` times the rows selected so far.
     """
     selected: list[DataFile] = []
-    clustered: list[DataFile] = []
+    compact: list[DataFile] = []
     for file in files:
-        if is_unclustered(file.path):
-            selected.append(file)
+        if is_compact(file.path):
+            compact.append(file)
         else:
-            clustered.append(file)
+            selected.append(file)
     if not selected:
         return []
     rows = sum(file.rows for file in selected)
-    for file in sorted(clustered, key=lambda file: file.rows):
+    for file in sorted(compact, key=lambda file: file.rows):
         if file.rows > _MAX_REWRITE_RATIO * rows:
             break
         selected.append(file)

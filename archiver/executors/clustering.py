@@ -7,7 +7,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from archiver.delta import DataFile, TableFiles
+from archiver.delta import NOTHING_SETTLED, DataFile, SettledPlaces, TableFiles
 from archiver.errors import TaskLost
 from archiver.executors.jobs import Jobs
 
@@ -26,11 +26,18 @@ class TaskClustering:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
-    def __call__(self, files: TableFiles, chunk: int, members: Sequence[DataFile]) -> DataFile:
+    def __call__(
+        self,
+        files: TableFiles,
+        chunk: int,
+        members: Sequence[DataFile],
+        settled_places: SettledPlaces = NOTHING_SETTLED,
+    ) -> DataFile:
         if sum(file.rows for file in members) < MIN_CLUSTERED_ROWS:
-            return files.write_clustered(chunk, members)
+            return files.write_compact(chunk, members, settled_places)
         try:
-            (clustered_file,) = self._jobs.map(partial(files.write_clustered, chunk), [members])
+            write = partial(files.write_compact, chunk, settled_places=settled_places)
+            (compact_file,) = self._jobs.map(write, [members])
         except (TaskLost, PySparkException, Py4JError) as error:
             _LOG.warning(
                 "chunk is clustered without executors",
@@ -38,5 +45,5 @@ class TaskClustering:
                 chunk=chunk,
                 error=(str(error).strip().splitlines() or [type(error).__name__])[0],
             )
-            return files.write_clustered(chunk, members)
-        return clustered_file
+            return files.write_compact(chunk, members, settled_places)
+        return compact_file

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import sql
 from archiver.chunks import (
+    COMPACT,
     Chunk,
     CutPolicy,
     LifecyclePolicy,
@@ -440,6 +441,8 @@ class ArchiveWriter:
         for result in finished:
             with self.fenced_transaction():
                 task = result.task
+                if task.name == COMPACT:
+                    continue
                 if self._chunk_gateway.put_completed_task(task.chunk, task.name, task.version):
                     self.catalog.add_deleted_rows(result.rows_by_unit)
         if finished:

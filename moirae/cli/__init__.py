@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from moirae import __version__
 from moirae.cli import (
     alerts,
+    archive,
     audit,
     backup,
     chunks,
@@ -105,6 +106,7 @@ for verb, command in recall_control.COMMANDS.items():
     app.command(verb)(accept_server(command))
 app.command("query")(accept_server(query.query))
 app.add_typer(chunks.app, name="chunks")
+app.add_typer(archive.app, name="archive")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(set_aside.app, name="set-aside")

@@ -42,6 +42,18 @@ class StreamRow(ProgressRow):
     first: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class SettledStreamRow:
+    """Up to which append the ledger counts the rows of a stream.
+
+    `open_units`: the source units that may be read again, with rows of these appends.
+    """
+
+    name: str
+    appends: int
+    open_units: Sequence[int]
+
+
 class StreamGateway(Gateway):
     queries = "streams"
 
@@ -74,6 +86,10 @@ class StreamGateway(Gateway):
         None: it is not known.
         """
         return self._pairs("list_appends")
+
+    def list_settled(self) -> list[SettledStreamRow]:
+        """Which rows no source will be read again for, by stream."""
+        return self._records(SettledStreamRow, "list_settled")
 
     def put_appends(self, name: str, appends: int) -> None:
         """The ledger counts the rows of a stream up to an append."""

@@ -24,6 +24,16 @@ UPDATE streams SET first = %(first)s WHERE name = %(name)s AND first IS NULL
 -- The number of the last append of each stream whose rows the ledger counts.
 SELECT name, appends FROM streams
 
+-- list_settled --
+-- The number of the last append whose rows the ledger counts, and the source units that may be read
+-- again: those that are not read to their end, and those with dead letters that are retried.
+SELECT s.name, s.appends, ARRAY(
+    SELECT u.id FROM units u WHERE u.stream = s.name AND NOT u.done
+    UNION SELECT u.id FROM dead_letters d JOIN units u ON u.id = d.unit_id
+    WHERE d.retry AND u.stream = s.name
+) AS open_units
+FROM streams s WHERE s.appends IS NOT NULL
+
 -- put_appends --
 -- Store it.
 UPDATE streams SET appends = %(appends)s WHERE name = %(name)s

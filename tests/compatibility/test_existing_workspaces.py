@@ -7,6 +7,7 @@ the code has broken existing workspaces.
 
 import json
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.compatibility.workspace import (
     EXPORTS,
     answers,
     bring_more,
+    compact_with_kills,
     public_folder,
     restore,
     run_all,
@@ -60,15 +62,23 @@ class Results:
     commands: dict[str, tuple[int, str]]
 
 
-@pytest.fixture(scope="module", params=_PACKAGES)
+@pytest.fixture(
+    scope="module",
+    params=[(name, kills) for name in _PACKAGES for kills in (None, 3)],
+    ids=lambda param: param[0] if param[1] is None else f"{param[0]}-compacted",
+)
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
-    folder = _HERE / request.param
+    """As it was packed, or with all files rewritten by runs of which some were killed."""
+    name, kills = request.param
+    folder = _HERE / name
     described = json.loads((folder / "answers.json").read_text())
     with public_folder() as root:
         dump = unpack(folder / "workspace.tar.xz", root)
         with running_database(root) as server:
             restore(server, dump)
             with Commands(root) as process:
+                if kills is not None:
+                    compact_with_kills(root, kills, random.Random(5))
                 yield Opened(root, process, described["before"], described["after"])
 
 

@@ -7,7 +7,9 @@ internal modules.
 
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -119,6 +121,26 @@ def running_database(root: Path) -> Iterator[Any]:
     finally:
         server.cleanup()
         server.stop()  # even if a command that was killed still counts as a user of it
+
+
+def compact_with_kills(root: Path, kills: int, rng: random.Random) -> int:
+    """Rewrite the archive's files by `moirae archive compact`, killed at random; then to the end.
+
+    Returns how many runs were killed before they ended.
+    """
+    killed = 0
+    command = [sys.executable, "-m", "moirae", "archive", "compact"]
+    for number in range(kills + 1):
+        process = subprocess.Popen(command, cwd=root, start_new_session=True)
+        timeout = rng.uniform(0.5, 4.0) if number < kills else 300.0
+        try:
+            code = process.wait(timeout)
+            assert code == 0, f"moirae archive compact: exit code {code}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            killed += 1
+    return killed
 
 
 def dump(server: Any) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,7 @@ from archiver.delta.column_rewrite import ColumnRewrite, RewriteProgress
 from archiver.delta.derived_tables import open_or_create_table, version_root
 from archiver.delta.file_checks import check_files
 from archiver.delta.generation import begin_generation
+from archiver.delta.identity import add_archive_columns, fingerprint
 from archiver.delta.revision_table import ArchivedRevision, RevisionTables
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
@@ -70,16 +72,23 @@ def archive_on(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
 def rows(numbers: range, chunk: int = 0) -> pa.Table:
     """Rows of the stream, a second apart."""
     count = len(numbers)
-    return pa.table(
+    content = pa.table(
         {
             "ts": pa.array([n * _SECOND for n in numbers], pa.timestamp("us", tz="UTC")),
             "n": pa.array(numbers, pa.int64()),
             "_extra": pa.nulls(count, pa.string()),
-            "_late": pa.array([False] * count),
-            "_id": pa.array([b"0" * 16] * count, pa.binary()),
-            **{name: pa.array([0] * count, pa.int64()) for name in ("_hash", "_unit", "_line")},
-            "chunk": pa.array([chunk] * count, pa.int32()),
         }
+    )
+    ids, hashes = fingerprint(SCHEMA, content)
+    zeros = np.zeros(count, np.int64)
+    return add_archive_columns(
+        content,
+        ids,
+        hashes,
+        zeros.astype(bool),
+        units=zeros,
+        line_numbers=zeros,
+        chunk_ids=zeros + chunk,
     )
 
 
@@ -260,7 +269,7 @@ def test_unreferenced_files_are_removed_after_their_retention(
     table, vacuum = StreamTable(archive_on("a"), SCHEMA), Vacuum(10.0)
     table.append(rows(range(3)), 0)
     # A file of a writer that died before its commit.
-    table.files.write(5, table.files.with_append_number(rows(range(9), 5), 9), False)
+    table.files.write_append(rows(range(9), 5), 0)
     table.cluster(0)
     assert len(table.unreferenced_files()) == 2 and numbers_in(table) == [0, 1, 2]
     vacuum.run([table], 0.0)
@@ -278,7 +287,7 @@ def test_commit_that_takes_too_long_is_refused(bucket: str, tmp_path: Path) -> N
     """Files of a commit are retained for twice the time that the commit may take."""
     table = StreamTable(bucket_storage(bucket, tmp_path), SCHEMA)
     vacuum, start = Vacuum(10.0), clock.seconds_since_boot()
-    write_file = table.files.write
+    write_file = table.files._write
     max_duration = table.storage.min_file_retention / 2
 
     def write_slowly(seconds: float, *values: Any, **options: Any) -> Any:
@@ -292,19 +301,15 @@ def test_commit_that_takes_too_long_is_refused(bucket: str, tmp_path: Path) -> N
         patch.object(archiver.delta.table, "seconds_since_boot", return_value=start) as now,
         patch.object(archiver.delta.log, "seconds_since_boot", now),
     ):
-        with patch.object(table.files, "write", partial(write_slowly, max_duration - 1)):
+        with patch.object(table.files, "_write", partial(write_slowly, max_duration - 1)):
             table.append(rows(range(3)), 0)
         assert numbers_in(table) == [0, 1, 2]
         now.return_value, vacuum = start, Vacuum(10.0)
-        with patch.object(table.files, "write", partial(write_slowly, max_duration + 1)):
+        with patch.object(table.files, "_write", partial(write_slowly, max_duration + 1)):
             for write_rows in (
                 lambda: table.append(rows(range(3)), 1),
                 lambda: table.replace_chunk(
-                    lambda: [
-                        table.files.write(
-                            0, table.files.with_append_number(rows(range(9)), 0), clustered=True
-                        )
-                    ],
+                    lambda: table.files.write_append(rows(range(9)), 0),
                     0,
                 ),
             ):

@@ -64,7 +64,8 @@ def main(workspace: Path) -> None:
         archive.ingest([SourceUnit("s", str(unit), JSONL, lambda unit=unit: _lines(unit))], 1 << 57)
         unit += 1
         archive.record_results(roller.collect_results())
-        roller.submit(
-            archive.update_chunk_states(policy, roller.requirements, [archive.watermark("s")], set)
+        tasks = archive.update_chunk_states(
+            policy, roller.requirements, [archive.watermark("s")], set
         )
+        roller.submit(tasks, archive.catalog.settled_places())
         time.sleep(0.005)

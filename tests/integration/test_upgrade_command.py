@@ -120,13 +120,25 @@ def test_nothing_is_upgraded_while_processes_of_the_earlier_version_run(
     assert (done.exit_code, "Takes up to a minute" in done.stdout) == (0, True)
 
 
-def test_archive_of_a_later_format_is_refused(workspace: Settings) -> None:
+def _set_archive_format(workspace: Settings, number: int) -> Path:
     path = Path(workspace.archive) / "moirae-workspace.json"
-    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "format": 2}))
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "format": number}))
+    return path
+
+
+def test_archive_of_a_later_format_is_refused(workspace: Settings) -> None:
+    _set_archive_format(workspace, 3)
     with (
         connect_database(workspace, "tests") as connection,
         pytest.raises(
-            MoiraeError, match="the archive has format 2, this version of Moirae knows 1"
+            MoiraeError, match="the archive has format 3, this version of Moirae knows 2"
         ),
     ):
         check_generation(workspace, connection)
+
+
+def test_archive_of_an_earlier_format_gets_the_present_one(workspace: Settings) -> None:
+    path = _set_archive_format(workspace, 1)
+    with connect_database(workspace, "tests") as connection:
+        check_generation(workspace, connection)
+    assert orjson.loads(path.read_bytes())["format"] == 2

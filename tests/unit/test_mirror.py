@@ -62,6 +62,7 @@ MODULES_BY_TEST = {
         archiver.clock archiver.delta.archive_tables archiver.delta.file_checks
         archiver.delta.generation
         archiver.delta.table_version archiver.storage.s3""",
+    "compatibility/test_existing_workspaces.py": "moirae.cli.archive",
     "e2e/test_accounting.py": """
         moirae.inspect.archive_checks moirae.inspect.archived_rows moirae.inspect.doctor moirae.inspect.finding""",
     "e2e/test_up.py": """

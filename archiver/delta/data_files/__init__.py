@@ -1,4 +1,8 @@
-"""Data files of tables: their rows, and reading and writing those of a stream without its log."""
+"""Data files of tables: what a row looks like on disk, and reading and writing rows without a log.
+
+Nothing else knows which columns a file stores beside the user's, how they are encoded, in which
+version, and how the identity of a row is computed from the others.
+"""
 
 from archiver.delta.data_files.rows import (
     cast_to_fields,
@@ -6,9 +10,13 @@ from archiver.delta.data_files.rows import (
     with_chunk_column,
     write_rows,
 )
-from archiver.delta.data_files.table_files import TableFiles, append_number
+from archiver.delta.data_files.settled_places import NOTHING_SETTLED, SettledPlaces
+from archiver.delta.data_files.table_files import IdentifiableRows, TableFiles, append_number
 
 __all__ = [
+    "IdentifiableRows",
+    "NOTHING_SETTLED",
+    "SettledPlaces",
     "TableFiles",
     "append_number",
     "cast_to_fields",

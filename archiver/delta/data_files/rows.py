@@ -1,62 +1,106 @@
 """Layout of data files: small and fast to write when rows arrive, clustered where they stay."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
+from archiver.delta.data_files.encodings import (
+    Encodings,
+    choose_encodings,
+    compression_options,
+)
+from archiver.delta.declarations import decode_declarations, encode_declarations
+from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, LINE_COLUMN, StreamSchema
 
-# Rows of a row group of a clustered file: readers skip row groups by key and time.
-_ROW_GROUP_SIZE = 20_000
+Layout = Literal["arrived", "sorted", "compact"]
+"""How a data file stores rows.
+
+`arrived`: as small and fast to write as possible: in order of arrival, without statistics, without
+the append number, which is in its name. `sorted`: of many rows that arrive together: sorted by key
+and time, in row groups with statistics of both. `compact`: like that, of rows that stay, with the
+encodings that take the fewest bytes.
+
+None stores identities that follow from the row, see `archiver.delta.data_files.identities`.
+"""
+
+# Rows of a row group: readers skip row groups by key and time, and each stores its own dictionaries.
+_ROW_GROUP_SIZE = 65_536
+# Keys in the metadata of a file: the version of its form, and the declarations of its stream as it
+# was written, by which identities are computed. Files of version 1 have no metadata.
+_VERSION_KEY = "moirae.format"
+_VERSION = "2"
+_DECLARATIONS_KEY = "moirae.declarations"
+# Columns that are left out of a file if they are NULL in all of its rows.
+_OPTIONAL_COLUMNS = (*IDENTITY_COLUMNS, LINE_COLUMN)
 
 
-def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> None:
-    """Write rows of a stream's table to a new Parquet file.
+def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, layout: Layout) -> None:
+    """Write rows of a stream's table to a new Parquet file."""
+    rows = _without_empty_columns(rows)
+    if layout == "arrived":
+        rows = rows.drop_columns([APPEND_COLUMN])
+        options = compression_options(_fast_encodings(rows), level=None)
+        _write(rows, path, max(len(rows), 1), {}, write_statistics=False, **options)
+        return
+    cluster_columns = dict.fromkeys([*schema.key, schema.time])
+    rows = rows.sort_by([(name, "ascending") for name in cluster_columns])
+    options = compression_options(_fast_encodings(rows), level=None)
+    if layout == "compact":
+        options = compression_options(choose_encodings(rows))
+    metadata = {_VERSION_KEY: _VERSION, _DECLARATIONS_KEY: encode_declarations(schema)}
+    _write(rows, path, _ROW_GROUP_SIZE, metadata, write_statistics=list(cluster_columns), **options)
 
-    `clustered`: sorted by key and time, in row groups with statistics of both. Otherwise the file
-    is as small as possible: in order of arrival, without statistics, without the append number,
-    which is in its name, and without the identities. Those are more than half of the bytes, and
-    are computed again when the file is clustered; except those that are no function of the row.
+
+def _write(
+    rows: pa.Table, path: Path, row_group_size: int, metadata: Mapping[str, str], **options: Any
+) -> None:
+    with pq.ParquetWriter(path, rows.schema, store_schema=False, **options) as writer:
+        writer.write_table(rows, row_group_size)
+        if metadata:
+            writer.add_key_value_metadata(dict(metadata))
+
+
+def read_file_schema(file: pq.ParquetFile, schema: StreamSchema) -> StreamSchema | None:
+    """The declarations under which the rows of a file have their identities.
+
+    `schema`: of the stream. None: of a file of version 1, which does not say.
     """
-    options: dict[str, Any]
-    if clustered:
-        cluster_columns = dict.fromkeys([*schema.key, schema.time])
-        rows = rows.sort_by([(name, "ascending") for name in cluster_columns])
-        options = {
-            "write_statistics": [*schema.key, schema.time],
-            "row_group_size": _ROW_GROUP_SIZE,
-        }
-    else:
-        computed = () if schema.is_identified_by_place else IDENTITY_COLUMNS
-        rows = rows.drop_columns([*computed, APPEND_COLUMN])
-        options = {"write_statistics": False, "row_group_size": max(len(rows), 1)}
-    string_columns = []
-    encodings = {}
+    text = (file.metadata.metadata or {}).get(_DECLARATIONS_KEY.encode())
+    if text is None:
+        return None
+    return decode_declarations(replace(schema, measured=()), text.decode())
+
+
+def stores_some_identities(file: pq.ParquetFile) -> bool:
+    """Whether the identities that a file stores may be those only that cannot be computed."""
+    return _VERSION_KEY.encode() in (file.metadata.metadata or {})
+
+
+def _without_empty_columns(rows: pa.Table) -> pa.Table:
+    empty = [
+        name
+        for name in _OPTIONAL_COLUMNS
+        if name in rows.column_names and rows[name].null_count == len(rows)
+    ]
+    return rows.drop_columns(empty)
+
+
+def _fast_encodings(rows: pa.Table) -> Encodings:
+    """Dictionaries for texts; differences where neighbours are close: whole numbers and times."""
+    encodings = Encodings()
     for field in rows.schema:
         if pa.types.is_string(field.type):
-            string_columns.append(field.name)
-        elif _is_delta_encoded(field):
-            encodings[field.name] = "DELTA_BINARY_PACKED"
-    pq.write_table(
-        rows,
-        path,
-        compression="zstd",
-        use_dictionary=string_columns,
-        column_encoding=encodings,
-        store_schema=False,
-        **options,
-    )
-
-
-def _is_delta_encoded(field: pa.Field) -> bool:
-    """Whether neighbouring values are close: whole numbers and times, but not hashes."""
-    if field.name == "_hash":
-        return False
-    return bool(pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
+            encodings.dictionary.append(field.name)
+        elif field.name != "_hash" and (
+            pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+        ):
+            encodings.others[field.name] = "DELTA_BINARY_PACKED"
+    return encodings
 
 
 def split_by_chunk(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

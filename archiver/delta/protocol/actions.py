@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import orjson
 
-from archiver.delta.digests import make_tags
+from archiver.delta.digests import make_tags, parse_row_ids
 from archiver.delta.files import (
     DataFile,
     RemovedFile,
@@ -40,7 +40,7 @@ class FoundFile:
     """A file of an `add` action. `bounds`: (rows, oldest, newest), None without statistics.
 
     `replaced_paths`: files that its commit removed, of which its rows may be. `is_appended`: its
-    commit says that its rows are new, unless it removed files.
+    commit says that its rows are new, unless it removed files. `ids`: see `DataFile`.
     """
 
     path: str
@@ -49,6 +49,7 @@ class FoundFile:
     bounds: tuple[int, Micros, Micros] | None
     replaced_paths: Sequence[str] = ()
     is_appended: bool = False
+    ids: str | None = None
 
     def is_foreign(self, is_foreign_path: Callable[[str], bool]) -> bool:
         """Whether another program appended its rows, or those of all files that it replaces."""
@@ -60,7 +61,7 @@ class FoundFile:
 
     def with_bounds(self, rows: int, oldest: Micros, newest: Micros) -> DataFile:
         """The file with bounds that were read from it; `is_foreign` is not set."""
-        return DataFile(self.path, self.chunk, rows, self.bytes, oldest, newest)
+        return DataFile(self.path, self.chunk, rows, self.bytes, oldest, newest, ids=self.ids)
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ def _parse_add(add: Mapping[str, Any], time_column: str, removed: Collection[str
         bounds=_parse_bounds(path, add.get("stats"), time_column),
         replaced_paths=same_chunk or list(removed),
         is_appended=bool(add.get("dataChange", True)),
+        ids=parse_row_ids(add.get("tags")),
     )
 
 

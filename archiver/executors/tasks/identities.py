@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from cachetools import LRUCache
 
-from archiver.delta import ENTRY_DTYPE, DataFile, TableFiles
+from archiver.delta import ENTRY_DTYPE, DataFile, FileIdentities, TableFiles, look_up
 from archiver.executors.grouping import is_within
 from archiver.executors.tasks.blobs import Blob, event_times, read_entries, unpack
 from archiver.executors.tasks.decode import DecodedPart
@@ -26,8 +26,9 @@ from archiver.ingest.classify import (
     distinct_integers,
 )
 
-# Identities of archived files in the memory of one worker process; 40 bytes each.
-_MAX_CACHED_ROWS = 2_000_000
+# Identities of archived files of a table in the memory of one worker process; 40 bytes each.
+_MAX_CACHED_ROWS = 1_000_000
+_MAX_TABLES = 16
 
 _ROW_DTYPE = np.dtype([*ENTRY_DTYPE.descr, ("ts", "i8"), ("group", "i4"), ("row", "i4")])
 
@@ -277,55 +278,32 @@ def _find_archived(
     current = len(table.schema.earlier)
     order = np.argsort(ts, kind="stable") if files else np.empty(0, dtype="i8")
     sorted_ts = ts[order]
+    lookups = _lookups(table)
     for file in files:
         first = np.searchsorted(sorted_ts, file.oldest, side="left")
         last = np.searchsorted(sorted_ts, file.newest, side="right")
         candidates = order[first:last]
         if not len(candidates):
             continue
-        for declaration, file_entries in _load_identities(table, file).items():
+        times = np.unique(np.concatenate([ts[candidates], readings["ts"]]))
+        for declaration, file_entries in lookups.find_at(file, times).items():
             if declaration == current:
-                rows, archived = _look_up(file_entries, entries["id"], candidates)
+                rows, archived = look_up(file_entries, entries["id"], candidates)
                 matches.record(rows, archived)
             else:
                 of_declaration = np.flatnonzero(readings["declaration"] == declaration)
-                positions, archived = _look_up(file_entries, readings["id"], of_declaration)
+                positions, archived = look_up(file_entries, readings["id"], of_declaration)
                 matches.record_earlier(readings[positions], archived)
     return matches
 
 
-def _look_up(file_entries: Array, ids: Array, candidates: Array) -> tuple[Array, Array]:
-    """The candidates whose id is among the entries of a file, and these entries.
-
-    `file_entries`: sorted by id, not empty. `candidates`: positions in `ids`.
-    """
-    # Sorted look-ups are near each other in memory and use the processor's cache.
-    candidates = candidates[np.argsort(ids[candidates], kind="stable")]
-    candidate_ids = ids[candidates]
-    file_ids = file_entries["id"]
-    positions = np.minimum(np.searchsorted(file_ids, candidate_ids), len(file_ids) - 1)
-    is_match = file_ids[positions] == candidate_ids
-    return candidates[is_match], file_entries[positions[is_match]]
+# By table, in this worker process.
+_LOOKUPS: LRUCache[str, FileIdentities] = LRUCache(_MAX_TABLES)
 
 
-# Identities of data files in this worker process: files never change, and the declarations of a
-# table do not while a process appends to it.
-_CACHE: LRUCache[tuple[str, str], Mapping[int, Array]] = LRUCache(
-    _MAX_CACHED_ROWS, getsizeof=lambda entries: sum(map(len, entries.values()))
-)
-
-
-def _load_identities(table: TableFiles, file: DataFile) -> Mapping[int, Array]:
-    """The index entries of a file by declaration, sorted by id."""
-    key = str(table.storage), file.path
-    entries = _CACHE.get(key)
-    if entries is None:
-        loaded = table.read_identities([file.path])
-        entries = {
-            declaration: of_declaration[np.argsort(of_declaration["id"], kind="stable")]
-            for declaration, of_declaration in loaded.items()
-            if len(of_declaration)
-        }
-        if sum(map(len, entries.values())) <= _MAX_CACHED_ROWS:
-            _CACHE[key] = entries
-    return entries
+def _lookups(table: TableFiles) -> FileIdentities:
+    lookups = _LOOKUPS.get(str(table.storage))
+    if lookups is None or lookups.schema != table.schema:
+        lookups = FileIdentities(table, _MAX_CACHED_ROWS)
+        _LOOKUPS[str(table.storage)] = lookups
+    return lookups

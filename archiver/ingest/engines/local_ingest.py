@@ -86,6 +86,7 @@ class LocalIngest:
                 new_rows,
                 classified.entries[is_new],
                 chunk_ids[is_new],
+                chunks=cutter.chunks,
                 batch=batch.number,
                 fence=batch.fence,
             )

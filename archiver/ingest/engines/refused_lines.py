@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from archiver.chunks import Chunk, locate
+from archiver.chunks import Chunk
 from archiver.ingest.decoding import RefusedLine
 from archiver.ingest.earlier_readings import read_as_declared
 from archiver.ingest.engines.stream_appender import StreamAppender
@@ -58,7 +58,7 @@ def _find_archived(
     reading = unit.reading(open_unit.late_rule.clock, open_unit.fields)
     line_numbers = np.array([line.line for line in lines], np.int64)
     readings = read_as_declared(appender.schema, number, raw, reading, line_numbers)
-    is_archived, entries = appender.find_readings(readings, locate(chunks, readings["ts"]))
+    is_archived, entries = appender.find_readings(readings, chunks)
     archived_lines: list[_ArchivedLine] = []
     for position in np.flatnonzero(is_archived).tolist():
         refused = lines[int(readings["row"][position])]

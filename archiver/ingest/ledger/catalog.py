@@ -10,6 +10,7 @@ from typing import cast
 
 import sql
 from archiver.chunks import FIRST_CHUNK, Chunk, ChunkRecord, ChunkState
+from archiver.delta import SettledPlaces
 from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.ledger.topics import load_current_partitions, to_progress
 from archiver.ingest.watermarks import ReadProgress, watermark
@@ -135,6 +136,13 @@ class Catalog:
             if row.first is not None:
                 times[row.name] = to_micros(row.first)
         return times
+
+    def settled_places(self) -> dict[str, SettledPlaces]:
+        """Which rows no source will be read again for, by stream."""
+        places_by_stream: dict[str, SettledPlaces] = {}
+        for row in self._streams.list_settled():
+            places_by_stream[row.name] = SettledPlaces(row.appends, frozenset(row.open_units))
+        return places_by_stream
 
     def put_first_time(self, stream: str, first: Micros) -> None:
         """Store the event time of the first row of a stream, once."""

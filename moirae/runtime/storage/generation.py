@@ -7,6 +7,7 @@ an earlier generation than the archive must not write: the workspace was restore
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
@@ -18,8 +19,10 @@ from moirae.runtime.embedded_database import RESTORE_MARK
 from moirae.runtime.storage.archive import open_storage
 from sql.workspace import WorkspaceGateway, WorkspaceRow
 
-# Counts changes of the archive that earlier versions cannot read.
-ARCHIVE_FORMAT = 1
+# Counts changes of the archive that earlier versions cannot read. 2: files of closed chunks store
+# nothing that can be computed.
+ARCHIVE_FORMAT = 2
+_FIRST_FORMAT = 1
 _IDENTITY_FILE = "moirae-workspace.json"
 
 
@@ -34,17 +37,17 @@ class RestoreMark:
 def check_generation(settings: Settings, connection: sql.Connection) -> None:
     """Check that database and archive are of one generation of one workspace.
 
-    An archive without identity, as of an earlier version, takes that of the database. Raises
-    `MoiraeError`.
+    An archive without identity, as of an earlier version, takes that of the database; one of an
+    earlier format is of the present one from now on. Raises `MoiraeError`.
     """
     identity = WorkspaceGateway(connection).get()
-    archived = read_archive_identity(settings)
-    if archived is None:
+    document = _read_document(settings)
+    if document is not None:
+        problem = _compare(settings, identity, document.workspace, document.generation)
+        if problem is not None:
+            raise MoiraeError(problem)
+    if document is None or document.format < ARCHIVE_FORMAT:
         write_archive_identity(settings, identity.id, identity.generation)
-        return
-    problem = _compare(settings, identity, *archived)
-    if problem is not None:
-        raise MoiraeError(problem)
 
 
 def _compare(
@@ -73,6 +76,19 @@ def _compare(
 
 def read_archive_identity(settings: Settings) -> tuple[UUID, int] | None:
     """Workspace and generation of the archive; None: they are not recorded."""
+    document = _read_document(settings)
+    return None if document is None else (document.workspace, document.generation)
+
+
+class _Document(NamedTuple):
+    """What the archive says of itself."""
+
+    workspace: UUID
+    generation: int
+    format: int
+
+
+def _read_document(settings: Settings) -> _Document | None:
     from archiver.storage import as_storage
 
     storage = as_storage(open_storage(settings))
@@ -82,8 +98,9 @@ def read_archive_identity(settings: Settings) -> tuple[UUID, int] | None:
         return None
     try:
         document = orjson.loads(content)
-        _check_format(f"{storage}", int(document.get("format", ARCHIVE_FORMAT)))
-        return UUID(document["workspace"]), int(document["generation"])
+        number = int(document.get("format", _FIRST_FORMAT))
+        _check_format(f"{storage}", number)
+        return _Document(UUID(document["workspace"]), int(document["generation"]), number)
     except (KeyError, TypeError, ValueError) as error:
         raise MoiraeError(
             f"{storage}/{_IDENTITY_FILE}: damaged: {error}: restore it from a backup"

@@ -1,18 +1,24 @@
 """The table of a stream: appends, late columns, identities, and the choice of files to cluster."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from archiver.delta.archive_tables import list_tables
-from archiver.delta.identity import fingerprint
+from archiver.delta.data_files import SettledPlaces, TableFiles
+from archiver.delta.files import is_compact
+from archiver.delta.identity import fingerprint, row_places
 from archiver.delta.log import DataFile
 from archiver.delta.row_ids import RowIds, sum_row_ids
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable, select_for_clustering
 from archiver.delta.table_version import read_newest_version, read_version
+from archiver.errors import RowsLost
 from archiver.time_range import TimeRange
 
 SCHEMA = StreamSchema(
@@ -112,11 +118,11 @@ def test_deleted_chunk_has_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "selected"),
     [
-        ({"c-1": 10}, []),
-        ({"a-1": 5, "c-1": 21}, ["a-1"]),
-        ({"a-1": 5, "c-1": 20}, ["a-1", "c-1"]),
-        ({"c-2": 100, "c-1": 20, "a-1": 5}, ["a-1", "c-1", "c-2"]),
-        ({"c-2": 101, "c-1": 20, "a-1": 5}, ["a-1", "c-1"]),
+        ({"c-s1": 10}, []),
+        ({"a-1": 5, "c-s1": 21}, ["a-1"]),
+        ({"a-1": 5, "c-s1": 20}, ["a-1", "c-s1"]),
+        ({"c-s2": 100, "c-s1": 20, "a-1": 5}, ["a-1", "c-s1", "c-s2"]),
+        ({"c-s2": 101, "c-s1": 20, "a-1": 5}, ["a-1", "c-s1"]),
     ],
 )
 def test_clustered_files_are_rewritten_only_with_enough_new_rows(
@@ -125,3 +131,52 @@ def test_clustered_files_are_rewritten_only_with_enough_new_rows(
     files = [data_file(name, row_count) for name, row_count in sizes.items()]
     paths = [file.path for file in select_for_clustering(files)]
     assert paths == [f"chunk=0/{name}" for name in selected]
+
+
+def test_compact_file_stores_nothing_that_can_be_computed(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    for number in (1, 2):
+        table.append(rows(range(5 * number, 5 * number + 5)), number)
+    before = table.read(["n", "_id", "_hash", "_unit", "_append", "_late"])
+    table.cluster(0, settled_places=SettledPlaces(2))
+    (file,) = table.data_files()
+    stored = pq.read_schema(table.local_paths()[0]).names
+    assert stored == ["ts", "n", "_extra", "_late", "_unit", "_append"]
+    after = table.read(["n", "_id", "_hash", "_unit", "_append", "_late"])
+    assert sorted(map(repr, after.to_pylist())) == sorted(map(repr, before.to_pylist()))
+    assert is_compact(file.path) and select_for_clustering([file]) == []
+
+
+def test_identities_by_place_are_stored(tmp_path: Path) -> None:
+    schema = replace(SCHEMA, id=None, identity="place")
+    content = rows(range(5))
+    ids, hashes = fingerprint(schema, content, row_places(schema, "unit", np.arange(5)))
+    for name, values in (("_id", pa.array(ids, pa.binary())), ("_hash", pa.array(hashes))):
+        content = content.set_column(content.column_names.index(name), name, values)
+    table = StreamTable(tmp_path, schema)
+    table.append(content, 1)
+    table.cluster(0, settled_places=SettledPlaces(1))
+    stored = pq.read_schema(table.local_paths()[0]).names
+    assert "_id" in stored and "_line" in stored and "_hash" not in stored
+    read = table.read(["n", "_id", "_hash", "_line"]).to_pylist()
+    assert read == content.select(["n", "_id", "_hash", "_line"]).to_pylist()
+
+
+def test_file_keeps_the_declaration_that_it_was_written_under(tmp_path: Path) -> None:
+    """Identities are computed by what the file records, whatever the stream's table says."""
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(5)), 1)
+    table.cluster(0, settled_places=SettledPlaces(1))
+    (file,) = table.data_files()
+    expected = table.files.read_row_ids(file.path)
+    other = TableFiles(replace(SCHEMA, id=None), table.storage)
+    assert other.read_row_ids(file.path) == expected
+
+
+def test_rewritten_rows_are_compared_by_identity(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(5)), 1)
+    (file,) = table.data_files()
+    with pytest.raises(RowsLost, match="the files stay as they are"):
+        table.files.write_compact(0, [replace(file, ids=RowIds(5, 1, 2).tag)])
+    assert table.storage.list_files() == [file.path]

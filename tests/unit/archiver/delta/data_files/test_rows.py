@@ -23,10 +23,10 @@ def rows() -> pa.Table:
 
 
 def test_clustered_file_is_sorted_and_has_statistics(tmp_path: Path, rows: pa.Table) -> None:
-    write_rows(SCHEMA, rows, tmp_path / "file", clustered=True)
+    write_rows(SCHEMA, rows, tmp_path / "file", "compact")
     file = pq.ParquetFile(tmp_path / "file")
     stored = file.read()
-    assert stored.column_names == rows.column_names
+    assert stored.column_names == ["ts", "host", "_extra", "_late", "_unit", "_append"]
     assert stored["host"].to_pylist() == ["a", "b", "b"]
     assert stored["ts"].cast("int64").to_pylist() == [2, 1, 3]
     statistics = file.metadata.row_group(0).column(stored.column_names.index("host")).statistics
@@ -36,7 +36,7 @@ def test_clustered_file_is_sorted_and_has_statistics(tmp_path: Path, rows: pa.Ta
 def test_unclustered_file_keeps_the_order_and_lacks_computable_columns(
     tmp_path: Path, rows: pa.Table
 ) -> None:
-    write_rows(SCHEMA, rows, tmp_path / "file", clustered=False)
+    write_rows(SCHEMA, rows, tmp_path / "file", "arrived")
     file = pq.ParquetFile(tmp_path / "file")
     stored = file.read()
     assert stored["ts"].cast("int64").to_pylist() == [3, 1, 2]

@@ -34,7 +34,14 @@ def archive(folder: Path) -> StreamAppender:
     classified = appender.classify(slices, [FIRST_CHUNK])
     chunk_ids = 0 * classified.ts
     rows = classified.with_archive_columns(chunk_ids)
-    appender.append(rows, classified.entries, chunk_ids, batch=1, fence=lambda: None)
+    appender.append(
+        rows,
+        classified.entries,
+        chunk_ids,
+        chunks=[FIRST_CHUNK],
+        batch=1,
+        fence=lambda: None,
+    )
     return StreamAppender(StreamTable(folder, DECLARED))
 
 

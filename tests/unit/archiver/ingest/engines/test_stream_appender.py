@@ -49,6 +49,7 @@ def append(
         classified.with_archive_columns(chunk_ids).filter(is_new),
         classified.entries[is_new],
         chunk_ids[is_new],
+        chunks=[FIRST_CHUNK],
         batch=0,
         fence=fence,
     )
