@@ -166,7 +166,11 @@ def test_rules_keep_their_versions(opened: Opened, now: Results) -> None:
 
 @pytest.mark.parametrize("what", ["streams", "dead_letters", "chunks"])
 def test_accounting_is_as_before(opened: Opened, now: Results, what: str) -> None:
-    assert now.answers[what] == opened.before[what]
+    """Of streams and chunks that were there: later versions have streams of their own."""
+    expected, actual = opened.before[what], now.answers[what]
+    if isinstance(expected, dict):
+        actual = {name: actual[name] for name in expected}
+    assert actual == expected
 
 
 def test_doctor_finds_nothing_wrong(now: Results) -> None:
