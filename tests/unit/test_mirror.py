@@ -44,8 +44,6 @@ MODULES_BY_TEST = {
         moirae.why.alerts_at moirae.why.evaluation moirae.why.explain moirae.why.explanation""",
     "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",
     "unit/moirae/cli/test_backtest_options.py": "moirae.cli.backtest",
-    "unit/moirae/backtest/test_alerts.py": """
-        moirae.backtest.versions""",
     "property/test_formats.py": """
         archiver.ingest.decoding.event_times archiver.ingest.decoding.record_parsers
         archiver.ingest.decoding.text_block_reader archiver.ingest.decoding.text_reader
