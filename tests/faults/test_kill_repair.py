@@ -68,7 +68,7 @@ def test_killed_repair_goes_on(public_folder: Path, damage: str) -> None:
     print(f"seed {SEED}")
     rng = random.Random(f"{SEED} {damage}")
     settings = make_file_workspace(public_folder / "workspace")
-    backups = public_folder / "backups"
+    backups = public_folder / f"backups-{len(damage)}"
     with filled(settings) as archive:
         archive_file(archive, "first.jsonl", range(40))
         archive_file(archive, "second.jsonl", range(40, 50))
