@@ -21,8 +21,9 @@ from recall.similarity.measures import MEASURES
 Floats = npt.NDArray[np.float64]
 
 _K = 10
-# Of the alerts of one episode, how many are evaluated.
+# Of the alerts of one episode, how many are evaluated; and of how many episodes, evenly spread.
 _ALERTS_PER_EPISODE = 3
+_MAX_EPISODES = 1000
 COMPARED_MEASURES = ("attributes", "tfidf")
 
 
@@ -55,6 +56,8 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
     rankers: dict[str, Ranker] = {"learned": learned}
     rankers.update({name: rank_by(MEASURES[name]) for name in COMPARED_MEASURES})
     event_ids = _choose_alerts(drawn)
+    resolved_episodes: set[int] = set()
+    resolved_alerts = 0
     rows: list[dict[str, float]] = []
     episodes: list[int] = []
     resolved: list[int] = []
@@ -66,6 +69,8 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
         alert = candidate_set.alert
         cause = drawn.causes[alert.event_id]
         past = candidate_set.candidates
+        resolved_episodes.update(drawn.episodes[other.event_id] for other in past[resolved_alerts:])
+        resolved_alerts = len(past)
         row: dict[str, float] = {}
         rankable = any(drawn.causes[other.event_id] == cause for other in past)
         for name, ranker in rankers.items():
@@ -81,7 +86,7 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
             withheld.append(forecast.is_withheld)
             rows.append(row)
             episodes.append(drawn.episodes[alert.event_id])
-            resolved.append(len({drawn.episodes[other.event_id] for other in past}))
+            resolved.append(len(resolved_episodes))
     values = {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
     return Outcomes(
         np.array(episodes),
@@ -94,13 +99,14 @@ def evaluate_world(drawn: DrawnWorld) -> Outcomes:
 
 
 def _choose_alerts(drawn: DrawnWorld) -> set[str]:
-    """The first alerts of each episode."""
+    """The first alerts of each evaluated episode."""
     counts: dict[int, int] = {}
     chosen = set()
+    step = -(-len(set(drawn.episodes.values())) // _MAX_EPISODES)
     for alert in drawn.alerts:
         episode = drawn.episodes[alert.event_id]
         counts[episode] = counts.get(episode, 0) + 1
-        if counts[episode] <= _ALERTS_PER_EPISODE:
+        if episode % step == 0 and counts[episode] <= _ALERTS_PER_EPISODE:
             chosen.add(alert.event_id)
     return chosen
 
