@@ -1,7 +1,8 @@
 """Verdicts of checks, kept in a file of the workspace between processes.
 
 A verdict is stored with a hash of all that it depends on: what was checked, the declared columns,
-and the code of the check with the versions of Spark and of the SQL parser. So a stored verdict holds
+the code of the check with the versions of Spark and of the SQL parser, and the measures of other
+packages. So a stored verdict holds
 as long as it is found. A damaged line is ignored, and a file that another user can write is not
 read: what it said is checked again.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import orjson
 
 from moirae.config import Settings
+from recall.similarity.measures import describe_packages
 
 _FILE_NAME = "rule_verdicts.jsonl"
 _MAX_VERDICTS = 50_000  # in a file, about 500 bytes each
@@ -43,7 +45,7 @@ class VerdictStore:
 
     def __init__(self, settings: Settings) -> None:
         self._file = Path(settings.home) / _FILE_NAME
-        self._context = [_code_digest(), _describe_columns(settings)]
+        self._context = [_code_digest(), describe_packages(), _describe_columns(settings)]
         self._stored = _read(self._file)
         self._used: dict[str, Verdict] = {}
         self._has_changed = False

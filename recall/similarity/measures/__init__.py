@@ -20,7 +20,7 @@ from recall.similarity.measures.measure import (
     round_scores,
     score_with_numbers,
 )
-from recall.similarity.measures.plugins import Measures
+from recall.similarity.measures.plugins import Measures, describe_packages
 
 MEASURES = Measures(OWN_MEASURES, {LEARNED_MEASURE})
 """By name: all but `LEARNED_MEASURE`."""
@@ -40,6 +40,7 @@ __all__ = [
     "TfIdfMeasure",
     "UNLEARNED_MEASURE",
     "Vocabulary",
+    "describe_packages",
     "round_scores",
     "score_with_numbers",
 ]

@@ -61,6 +61,14 @@ def load_measures(used_names: Collection[str]) -> dict[str, Measure]:
     return measures
 
 
+def describe_packages() -> list[str]:
+    """The measures that installed packages declare, as text that differs if they do. None is loaded."""
+    points = entry_points(group=GROUP)
+    return sorted(
+        f"{point.name} = {point.value} {point.dist and point.dist.version}" for point in points
+    )
+
+
 def _load_measure(point: EntryPoint) -> Measure:
     measure = point.load()
     if isinstance(measure, type):

@@ -1,5 +1,6 @@
 """Stored verdicts hold for what was checked; a damaged or foreign file says nothing."""
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from moirae.config.settings import Settings, load_settings
 from moirae.rules.checks import verdict_store
 from moirae.rules.checks.verdict_store import VerdictStore
+from recall.similarity.measures import plugins
 
 _CONTENT = ["rule", "SELECT ts FROM s WHERE n > 1"]
 _VERDICT = {"types": [["n", "bigint"]]}
@@ -48,6 +50,17 @@ def test_verdict_does_not_hold_for_other_code(
 ) -> None:
     _store_verdict(tmp_path)
     monkeypatch.setattr(verdict_store, "_code_digest", lambda: "another")
+    assert VerdictStore(_settings(tmp_path)).find(_CONTENT) is None
+
+
+def test_verdict_does_not_hold_without_a_package_that_declared_a_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        points = [EntryPoint("overlap", "our_measures:Overlap", plugins.GROUP)]
+        patch.setattr(plugins, "entry_points", lambda group: points)
+        _store_verdict(tmp_path)
+        assert VerdictStore(_settings(tmp_path)).find(_CONTENT) == _VERDICT
     assert VerdictStore(_settings(tmp_path)).find(_CONTENT) is None
 
 
