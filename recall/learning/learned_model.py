@@ -232,7 +232,8 @@ class LearnedModel:
         votes = self.votes.count(context, counts, self.history.frequencies())
         chance = self.calibration.new_tag_chance(self.novelty_features(context, log_probabilities))
         shares = self.calibration.shares(log_probabilities)
-        return self.mixture.mix(shares, votes, chance, self.history)
+        chances = (chance, float(self.frequencies()[-1]))
+        return self.mixture.mix(shares, votes, chances, self.history)
 
     def novelty_features(self, context: ContextVector, log_probabilities: Floats) -> Floats:
         """See `TagCalibration.features`."""

@@ -27,7 +27,7 @@ from recall.learning.votes import Votes
 from recall.similarity.measures import ContextVector, CorpusCounts, Floats, Vocabulary
 from recall.similarity.segments import Segment
 
-MODEL_FORMAT = 6
+MODEL_FORMAT = 7
 """Models of another format are built again from the same events and tags."""
 _TAG_PREFIX = "tag_model."
 _HISTORY_PREFIX = "history."

@@ -7,7 +7,7 @@ that of the last stage, which mixes the mean of the predictors with its calibrat
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,8 @@ _POOL_WEIGHTS = np.array([0.7, 0.2, 0.1, 0.0, 0.0, 0.0])
 _TAG_WEIGHTS = np.array([4.0, 4.0, 2.0, 1.0, 2.0, 1.0, 1.0])
 # Of the mean of the predictors, and the same calibrated.
 _STAGE_WEIGHTS = np.array([1.0, 30.0])
-# Of the regression, the recent share, the newest share, and the share of all.
-_NOVELTY_WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0])
+# Of the regression, plain frequencies, the recent share, that of all, and that if no other is new.
+_NOVELTY_WEIGHTS = np.array([1.0, 1.0, 2.0, 1.0, 1.0])
 _TIMELESS_TAG_PREDICTORS = 4
 
 
@@ -167,17 +167,18 @@ class TagMixture:
         self.stages = SwitchingMixture(_STAGE_WEIGHTS, _SHARE)
 
     def mix(
-        self, learned: Floats, votes: Floats, learned_chance: float, history: TagHistory
+        self, learned: Floats, votes: Floats, new_tag_chances: Sequence[float], history: TagHistory
     ) -> TagForecast:
         """`learned`: by tag. `votes`: of the best hits and of the best one, by tag, see `Votes`.
-        `learned_chance`: of a new tag, by the regression.
+        `new_tag_chances`: by the regression, and by the frequencies with which forecasts are
+        compared, so that the mixture is at most a bounded loss worse than these.
         """
         rows = [learned, *votes, history.frequencies()]
         if self.use_time:
             rows += [*history.recent_frequencies()]
         predictors = np.array(rows)
         distributions = np.vstack([self.pool.pool(predictors), predictors])
-        chances = np.array([learned_chance, *history.new_tag_shares()])
+        chances = np.array([*new_tag_chances, *history.new_tag_shares()])
         chances = np.clip(chances, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         mixed = self.tags.weights @ distributions
         stages = np.array([mixed, self.best_tag.correct(mixed)])
