@@ -52,7 +52,7 @@ def fit_logistic(
 
     `case_weights`: how much each case counts; None: each counts 1. `start`: weights that are probably
     near; None: `prior`. `prior_deviations`: standard deviations of the weights. By Newton's method:
-    with a few weights, it takes a fifth of the time of L-BFGS.
+    with a few weights, it takes much less time than L-BFGS.
     """
     rows, labels = np.array(features), np.array(outcomes, dtype=float)
     counts = np.ones(len(labels)) if case_weights is None else np.array(case_weights)
