@@ -142,7 +142,7 @@ def _make_chunk(schema: StreamSchema, chunk: int) -> pa.Table:
     for field in arrow:
         if field.name not in columns:
             columns[field.name] = pa.nulls(_ROWS_PER_CHUNK, field.type)
-    table = pa.table(columns).select(arrow.names)
+    table = pa.table(columns).select([name for name in arrow.names if name != "_append"])
     return table.sort_by([("host", "ascending"), ("ts", "ascending")])
 
 
