@@ -105,6 +105,7 @@ class TableFiles:
 
     def _with_append_number(self, rows: pa.Table, number: int) -> pa.Table:
         """Set the append number of rows, and cast them to the table's schema."""
+        rows = rows.select([name for name in rows.column_names if name != APPEND_COLUMN])
         numbers = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
         rows = rows.append_column(APPEND_COLUMN, numbers)
         return rows.select(self.arrow_schema.names).cast(self.arrow_schema)
