@@ -255,8 +255,8 @@ class PastFinder:
             for name, types in condition.judged.items():
                 answer: AnswerRows = []
                 if name in rows:
-                    asked = questions[name].asked_range(event.ts)
-                    answer = make_final_answer(rows[name], asked).judged_rows
+                    asked_range = questions[name].asked_range(event.ts)
+                    answer = make_final_answer(rows[name], asked_range).judged_rows
                 judged[name] = answer, types
             try:
                 verdicts[event.eid] = self._choice.run(

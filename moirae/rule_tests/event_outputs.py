@@ -99,8 +99,8 @@ class EventOutputs:
             if name in plan.similar:
                 tables[name] = [{**self._past_columns[row["past_eid"]], **row} for row in rows]
             else:
-                asked = question.asked_range(self.event.ts)
-                rows = make_final_answer(rows, asked).cover_rows(rows)
+                asked_range = question.asked_range(self.event.ts)
+                rows = make_final_answer(rows, asked_range).cover_rows(rows)
                 tables[name] = carry_key(rows, self.event.key, plan.key_types)
         return tables
 

@@ -69,7 +69,6 @@ class GrowingStream:
         assert isinstance(declared.source, FileSource)
         self._name = name
         self._declared = declared
-        self._source = declared.source
         self._base = base
         self._archive = archive
         self._gateway = gateway
@@ -311,7 +310,7 @@ class GrowingStream:
             return self._read_complete(file, text_start)
         is_settled = self._drain or file.is_compressed
         is_settled = is_settled or time.time() - file.changed / 1e9 > _FLUSH_AFTER
-        end = find_complete_end(content, self._source.record_format, is_settled=is_settled)
+        end = find_complete_end(content, self._declared.source.record_format, is_settled=is_settled)
         if not end and len(content) == _MAX_RANGE_BYTES:
             end = content.rfind(b"\n") + 1
         return CompleteRecords(read_to, content[:end])
@@ -324,7 +323,7 @@ class GrowingStream:
             start, content = self._read_complete(file, read_to)
             if not content:
                 return None
-            header = read_header(file.path, self._source.record_format)
+            header = read_header(file.path, self._declared.source.record_format)
             # Now, not once the range is archived: the file may be truncated until then.
             described = self._describe(self._rows[number], file, start + len(content))
             if not self._has_content(file, KnownFile(self._rows[number], read_to)):

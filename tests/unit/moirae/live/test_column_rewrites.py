@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from archiver.delta.column_rewrite import ColumnRewrite
+from archiver.delta.data_files.table_files import TableFiles
 from archiver.delta.table import StreamTable
 from archiver.errors import ValueLost
 from moirae.errors import MoiraeError
@@ -78,7 +79,7 @@ def test_full_disk_is_said_and_tried_again(rewrites: ColumnRewrites) -> None:
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyError("x")])
 def test_failed_write_is_tried_again(rewrites: ColumnRewrites, error: Exception) -> None:
-    with patch.object(ColumnRewrite, "_write", side_effect=error):
+    with patch.object(TableFiles, "write_rewritten", side_effect=error):
         rewrites.start()
         wait_until(lambda: stored(rewrites)["s"]["state"] == "failing")
     wait_until(lambda: not stored(rewrites))
