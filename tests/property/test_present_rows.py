@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archiver.delta.data_files.settled_places import SettledPlaces
 from archiver.delta.identity import fingerprint
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
@@ -20,6 +21,8 @@ from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from tests.examples import examples
 
+# All source units were read to their end.
+SETTLED = SettledPlaces(last_append=1_000)
 SCHEMA = StreamSchema(
     "s",
     {"ts": "timestamp", "host": "string", "n": "bigint"},
@@ -131,7 +134,7 @@ def test_memory_and_files_together_hold_the_archived_rows(
         assert sum(table.nbytes for table in tables) <= budget
 
 
-def test_clustering_restores_identities_and_rewrites_large_files_rarely(tmp_path: Path) -> None:
+def test_clustering_keeps_identities_and_rewrites_large_files_rarely(tmp_path: Path) -> None:
     """A large file is rewritten only together with many new rows."""
     table = StreamTable(tmp_path, SCHEMA)
     expected = []
@@ -148,19 +151,21 @@ def test_clustering_restores_identities_and_rewrites_large_files_rarely(tmp_path
         table.append(rows, number)
     assert table.count_unclustered(0) == 20
     assert "_id" not in pq.ParquetFile(table.local_paths()[0]).schema_arrow.names
-    table.cluster(0)
+    table.cluster(0, settled_places=SETTLED)
     assert (table.count_unclustered(0), table.files_by_chunk()[0].file_count) == (0, 1)
-    rows = pq.ParquetFile(table.local_paths()[0]).read()
+    (clustered,) = table.accounted_files(0)
+    assert "_id" not in pq.ParquetFile(table.local_paths()[0]).schema_arrow.names
+    rows = table.files.read(clustered.path, ["n", "host", "_id", "_hash"])
     assert sorted(
         zip(rows["n"].to_pylist(), rows["_id"].to_pylist(), rows["_hash"].to_pylist(), strict=True)
     ) == sorted(expected)
     assert rows["host"].to_pylist() == sorted(rows["host"].to_pylist())
     (first,) = table.local_paths()
     table.append(make_rows(9000, 5, 0, 10), 30)
-    table.cluster(0)
+    table.cluster(0, settled_places=SETTLED)
     assert first in table.local_paths() and table.files_by_chunk()[0].file_count == 2
     table.append(make_rows(9500, 300, 0, 10), 31)
-    table.cluster(0)
+    table.cluster(0, settled_places=SETTLED)
     assert table.files_by_chunk()[0].file_count == 1 and table.files_by_chunk()[0].rows == 1305
 
 

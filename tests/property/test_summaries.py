@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from archiver.delta.data_files import TableFiles
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.read.reader import Reader
@@ -154,7 +153,7 @@ class Archive:
                 self.append(chunk, rows)
             case "cluster", chunk, _:
                 if self.first <= chunk < self.open:
-                    self.table.cluster(chunk, TableFiles.write_clustered)
+                    self.table.cluster(chunk)
             case "close", number, _:
                 self.open = min(self.open + number, CHUNKS)
             case "expire", number, _:
