@@ -1,16 +1,15 @@
 """What queries of a rule name of the coverage of its recalls' answers. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 
 from sqlglot import exp
 
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SqlRecall
 from recall.operators import estimated_outputs
-from recall.query import Tables, coverage_columns, named_columns
+from recall.query import Tables, Unsupported, coverage_columns, named_columns
 from recall.query.split import split_query
-
-Columns = Mapping[str, Mapping[str, str]]
 
 
 def find_named_coverage(
@@ -34,6 +33,7 @@ def available_coverage(name: str, definition: Definition, tables: Tables) -> dic
     recall = definition.recalls[name]
     estimated: list[str] = []
     if isinstance(recall, SqlRecall):
-        split = split_query(recall.sql, tables, definition.merged_types.get(name))
-        estimated = estimated_outputs(split)
+        with suppress(Unsupported):  # a problem of the recall itself
+            split = split_query(recall.sql, tables, definition.merged_types.get(name))
+            estimated = estimated_outputs(split)
     return coverage_columns(definition.output_columns(name), estimated)

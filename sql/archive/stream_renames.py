@@ -50,6 +50,7 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_pushes", **names)
         self._execute("rename_set_aside", **names)
         self._execute("rename_set_aside_streams", **names)
+        self._execute("rename_summaries", **names)
         self._execute("rename_column_rewrites", **names)
         self._execute("rename_unread_input", **names)
         self._execute("rename_skipped_records", **names)

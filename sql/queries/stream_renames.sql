@@ -52,6 +52,9 @@ UPDATE set_aside SET stream = %(new)s WHERE stream = %(old)s
 -- rename_set_aside_streams --
 UPDATE set_aside SET name = %(new)s WHERE kind IN ('stream', 'topic') AND name = %(old)s
 
+-- rename_summaries --
+DELETE FROM summaries WHERE stream = %(old)s
+
 -- rename_column_rewrites --
 DELETE FROM column_rewrites WHERE stream = %(old)s
 

@@ -186,7 +186,9 @@ def test_texts_that_are_no_values_are_null() -> None:
         b'start dstport action note\n1795168800 443 ACCEPT "-"\n1795168800 - - x-\n'
         b"1795168800 NULL null -\n- 1 ACCEPT -\n"
     )
-    schema = declare({"dstport": "int", "action": "string"}, {"ts": ("start",)})
+    schema = declare(
+        {"dstport": "int", "action": "string"}, {"ts": ("start",)}, TimeReading(unit="s")
+    )
     rows, refused = read_rows(schema, content, Format("csv", csv=dialect))
     assert rows == [
         (TEN, 443, "ACCEPT", '{"note":null}'),
