@@ -77,7 +77,8 @@ def folder(public_folder: Path) -> Iterator[Path]:
     yield path
     for users in path.rglob("postgresql.users"):  # also of a restore that failed
         release_embedded_database(users.parent)
-    shutil.rmtree(path)
+    # The process that made a backup may still remove what no backup has.
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _restore(backups: Path, target: Path, name: str | None = None) -> Settings:

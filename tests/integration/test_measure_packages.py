@@ -89,6 +89,7 @@ def test_events_are_ranked_by_a_measure_of_a_package(packages: Path, tmp_path: P
     assert result.returncode == 2 and "unknown measure 'overlap'" in result.stderr
 
 
+@pytest.mark.slow
 def test_rule_may_name_a_measure_of_a_package(packages: Path, tmp_path: Path) -> None:
     assert run_moirae(tmp_path, "init", "workspace", packages=None).returncode == 0
     rules = tmp_path / "workspace" / "rules" / "example.yaml"

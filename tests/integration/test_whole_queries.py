@@ -208,7 +208,7 @@ def _write_rows(rng: random.Random, depth: int) -> str:
     )
 
 
-@pytest.mark.parametrize("number", every(3, range(12)))
+@pytest.mark.parametrize("number", every(6, range(12)))
 def test_random_query_equals_spark_over_each_range(
     number: int, past: History, spark: SparkSession
 ) -> None:
