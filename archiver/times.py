@@ -70,3 +70,8 @@ def micros_column(table: Any, name: str) -> MicrosArray:
     """Return a timestamp column of an Arrow table as microseconds."""
     # A view: a cast by Arrow costs 50 µs, which counts where many small files are read.
     return np.asarray(table[name].to_numpy().view(np.int64))
+
+
+def format_micros(micros: Micros) -> str:
+    """An event time as Spark and Delta write it: ISO 8601 with microseconds, in UTC."""
+    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -49,7 +49,7 @@ _Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Case:
+class _Workload:
     """Rows of a stream in files. `columns`: of the workspace file; `target`: of HS1."""
 
     name: str
@@ -69,7 +69,7 @@ def run() -> list[BenchmarkResult]:
     return results
 
 
-def _measure(case: _Case) -> list[BenchmarkResult]:
+def _measure(case: _Workload) -> list[BenchmarkResult]:
     noise = [time_noise_kernel()]
     settings_text = (
         f"home: .moirae\nchunks: {{rows: 105000, age: 24h}}\nstreams:\n  s:\n    columns: {case.columns}\n"
@@ -111,7 +111,7 @@ def _measure(case: _Case) -> list[BenchmarkResult]:
     return results
 
 
-def _archive(case: _Case, settings: Settings) -> dict[str, int]:
+def _archive(case: _Workload, settings: Settings) -> dict[str, int]:
     """Archive the rows and close their chunks. Returns bytes by kind."""
     connection = connect_database(settings, "benchmarks")
     root = Path(settings.archive)
@@ -232,20 +232,20 @@ def _split(rows: Sequence[_Row], size: int) -> Iterator[Sequence[_Row]]:
 
 _METRIC = "{ts: timestamp, host: string, cpu: double}"
 _CASES = (
-    _Case("synthetic, bulk", _METRIC, lambda: _synthetic(_SAMPLE_COUNT, 0), "≤ 1.25"),
-    _Case(
+    _Workload("synthetic, bulk", _METRIC, lambda: _synthetic(_SAMPLE_COUNT, 0), "≤ 1.25"),
+    _Workload(
         "synthetic, live",
         _METRIC,
         lambda: _synthetic(_LIVE_SAMPLE_COUNT, _LIVE_FILES_PER_STEP),
         "≤ 1.5",
     ),
-    _Case(
+    _Workload(
         "planetlab",
         "{ts: timestamp, host: string, slice: string, cpu_pct: int}",
         _planetlab,
         "≤ 1.25",
     ),
-    _Case(
+    _Workload(
         "bgl",
         "{ts: timestamp, host: string, rack: string, type: string, component: string, "
         "level: string, template_id: string, failure_class: string, message: string, "

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from archiver.times import Micros, from_micros
+from archiver.times import format_micros
 from recall.query import Unsupported, row_key_columns
 from recall.requests import AnyQuestion, SqlQuestion
 
@@ -46,7 +46,7 @@ def describe_rows(question: AnyQuestion, answer: Iterable[Mapping[str, Any]]) ->
     rows = []
     for hit in answer:
         row = {name: hit.get(name) for name in HIT_COLUMNS}
-        row["past_ts"] = _format_timestamp(hit["past_ts"])
+        row["past_ts"] = format_micros(hit["past_ts"])
         rows.append(row)
     return rows
 
@@ -65,11 +65,6 @@ def key_rows(rows: Iterable[Mapping[str, Any]], row_key: RowKey) -> dict[str, Ma
             text = _dump([key, counts[text]])
         keyed[text] = row
     return keyed
-
-
-def _format_timestamp(micros: Micros) -> str:
-    """An event time as Spark writes it in JSON."""
-    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _dump(value: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from archiver.times import Micros, from_micros
+from archiver.times import Micros, format_micros
 from recall.query import ESTIMATE_SUFFIXES
 
 Rows = Sequence[Mapping[str, Any]]
@@ -40,4 +40,4 @@ def _format_time(micros: Micros | None) -> str | None:
     """An event time as Spark writes it in JSON."""
     if micros is None:
         return None
-    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_micros(micros)

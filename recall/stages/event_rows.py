@@ -113,15 +113,13 @@ class EventRows:
             tables: dict[str, Sequence[Mapping[str, Any]]] = {}
             for name in query.stage.inputs:
                 rows: Sequence[Mapping[str, Any]] = item.state.rows_of(name)
+                if name in query.stage.coverage and name in item.state.answers:
+                    rows = item.state.answers[name].cover_rows(rows)
                 if name in plan.similar:
-                    if name in query.stage.coverage and name in item.state.answers:
-                        rows = item.state.answers[name].cover_rows(rows)
                     tables[name] = [{**past_events.get(row["past_eid"], {}), **row} for row in rows]
                 elif name in own_tables:
                     tables[name] = (item.state.tables or {}).get(name, [])
                 else:
-                    if name in query.stage.coverage and name in item.state.answers:
-                        rows = item.state.answers[name].cover_rows(rows)
                     tables[name] = carry_key(rows, item.planned.event.key, plan.key_types)
             inputs.append(StageInput(item.planned.event, tables))
         return inputs

@@ -17,7 +17,7 @@ from archiver.delta.files import (
     is_written_by_moirae,
     upper_bound,
 )
-from archiver.times import Micros, from_micros, to_micros
+from archiver.times import Micros, format_micros, to_micros
 
 # The chunk of rows to which another program gave no chunk: of no catalog.
 NO_CHUNK = -1
@@ -237,8 +237,8 @@ def add_action(
     """The action that adds a file. `timestamp`: milliseconds."""
     stats = {
         "numRecords": file.rows,
-        "minValues": {time_column: _format_time(file.oldest)},
-        "maxValues": {time_column: _format_time(file.newest)},
+        "minValues": {time_column: format_micros(file.oldest)},
+        "maxValues": {time_column: format_micros(file.newest)},
     }
     if not file.is_foreign:
         stats["nullCount"] = {time_column: 0}
@@ -272,7 +272,3 @@ def remove_action(file: DataFile, timestamp: int, data_change: bool) -> dict[str
 
 def _parse_time(text: str) -> Micros:
     return to_micros(datetime.fromisoformat(text))
-
-
-def _format_time(micros: Micros) -> str:
-    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

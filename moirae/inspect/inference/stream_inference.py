@@ -80,7 +80,7 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _FileSample:
     """What a format reads. `time_names`: fields that are event times, of which each record has one."""
 
     inferred: InferredFormat
@@ -89,7 +89,7 @@ class _Sample:
     time_names: Sequence[str]
 
 
-def _choose_sample(path: Path) -> _Sample:
+def _choose_sample(path: Path) -> _FileSample:
     """What the likeliest format reads that finds times; if none does, the likeliest one."""
     likeliest = None
     for inferred in infer_formats(path):
@@ -103,18 +103,18 @@ def _choose_sample(path: Path) -> _Sample:
     return likeliest
 
 
-def _sample(path: Path, inferred: InferredFormat) -> _Sample:
+def _sample(path: Path, inferred: InferredFormat) -> _FileSample:
     records = sample_records(path, inferred.format)
     if not records:
-        return _Sample(inferred, [], [], [])
+        return _FileSample(inferred, [], [], [])
     records = records[: max(_MIN_RECORDS, _MAX_VALUES // (len(records[0]) or 1))]
     fields = summarize_fields(records, inferred.format.csv.decimal)
     time = _choose_time(fields)
     names = _choose_alternative_times(fields, records) if time is None else [time.name]
-    return _Sample(inferred, records, fields, names)
+    return _FileSample(inferred, records, fields, names)
 
 
-def _propose_relation(path: Path, sampled: _Sample) -> ProposedStream:
+def _propose_relation(path: Path, sampled: _FileSample) -> ProposedStream:
     fields = sampled.fields
     key = _choose_relation_key(sampled.records, fields)
     if not key or sampled.inferred.format not in (JSONL, CSV):
