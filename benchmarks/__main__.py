@@ -12,6 +12,7 @@ _MODULES_BY_GOAL = {
     "A3": "benchmarks.page_load",
     "AC-3": "benchmarks.ranking",
     "AQ1": "benchmarks.growing_ranges",
+    "AQ2": "benchmarks.seasonal_ranges",
     "BK1": "benchmarks.backups",
     "BK2": "benchmarks.backups",
     "BK3": "benchmarks.backups",

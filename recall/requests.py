@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.event_plans import NO_PLAN, EventPlan
+from recall.history_ranges import Season, merge_ranges
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -58,16 +59,31 @@ class RecallQuestion:
     `range`: how far before the event history is read; None: to its beginning.
     `every`: the interval between intermediate answers, in seconds. `order`: of reading.
     `feedback`: seconds without feedback after which the recall is suspended; None: never.
+    `offset`: how far before the event the range ends. `season`: the stored form of a `Season`, of
+    whose times alone rows are read; it has a `range`.
     """
 
     range: Micros | None
     every: float
     order: Order
     feedback: float | None = field(default=None, kw_only=True)
+    offset: Micros = field(default=0, kw_only=True)
+    season: Mapping[str, Any] | None = field(default=None, kw_only=True)
+
+    def asked_ranges(self, event_ts: Micros) -> tuple[TimeRange, ...]:
+        """The event times that are read for an event, as far as they are archived.
+
+        Oldest first, apart from each other.
+        """
+        start = None if self.range is None else event_ts - self.range
+        span = TimeRange(start, event_ts - self.offset)
+        if self.season is None:
+            return (span,)
+        return Season.from_json(self.season).find_ranges(span, event_ts)
 
     def asked_range(self, event_ts: Micros) -> TimeRange:
-        """The event times that are read for an event, as far as they are archived."""
-        return TimeRange(None if self.range is None else event_ts - self.range, event_ts)
+        """The range from the first to the last event time that is read for an event."""
+        return enclose_ranges(self.asked_ranges(event_ts), event_ts)
 
 
 @dataclass(frozen=True)
@@ -162,32 +178,50 @@ def task_id(rule: str, version: str, recall: str, eid: UUID) -> UUID:
 class Piece:
     """A piece of history: the rows of a chunk in the range [low, high) of event time.
 
-    `low` None: from the first row on.
+    `low` None: from the first row on. `parts`: of that range, only the rows in these ranges, which
+    are in ascending order and apart; empty: all rows.
     """
 
     chunk: int
     low: Micros | None
     high: Micros
+    parts: tuple[TimeRange, ...] = ()
 
     @property
     def range(self) -> TimeRange:
+        """The range that spans the piece."""
         return TimeRange(self.low, self.high)
 
-    def to_json(self) -> tuple[int, int | None, int]:
+    @property
+    def ranges(self) -> tuple[TimeRange, ...]:
+        """The ranges of the rows, in ascending order and apart."""
+        return self.parts or (self.range,)
+
+    def to_json(self) -> tuple[Any, ...]:
         """The stored form."""
+        if self.parts:
+            return self.chunk, self.low, self.high, [list(part) for part in self.parts]
         return self.chunk, self.low, self.high
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> "Piece":
         """The inverse of `to_json`."""
-        chunk, low, high = stored
-        return cls(chunk, low, high)
+        chunk, low, high, *parts = stored
+        return cls(
+            chunk, low, high, tuple(TimeRange(*part) for part in (parts[0] if parts else ()))
+        )
 
     @classmethod
     def of_range(cls, chunk: int, time_range: TimeRange) -> "Piece":
         """The rows of a chunk in a range, which has an end."""
-        assert time_range.end is not None
-        return cls(chunk, time_range.start, time_range.end)
+        return cls.of_ranges(chunk, (time_range,))
+
+    @classmethod
+    def of_ranges(cls, chunk: int, ranges: Sequence[TimeRange]) -> "Piece":
+        """The rows of a chunk in ranges in ascending order and apart; the last one has an end."""
+        start, end = ranges[0].start, ranges[-1].end
+        assert end is not None
+        return cls(chunk, start, end, tuple(ranges) if len(ranges) > 1 else ())
 
 
 class ChunkRange(NamedTuple):
@@ -203,17 +237,37 @@ def plan_pieces(
     """The pieces of history that a recall reads: oldest first for that order, else newest first.
 
     `chunks`: oldest first. They are cut to what lies before the event and within the question's
-    range.
+    ranges; those in no range are left out.
     """
-    question_range = question.asked_range(event_ts)
+    asked_ranges = question.asked_ranges(event_ts)
     pieces: list[Piece] = []
+    first = 0
     for chunk, chunk_range in chunks:
-        piece = Piece.of_range(chunk, question_range.intersect(chunk_range))
-        if not piece.range.is_empty:
-            pieces.append(piece)
+        while first < len(asked_ranges) and _is_before(asked_ranges[first], chunk_range):
+            first += 1
+        ranges: list[TimeRange] = []
+        for asked in asked_ranges[first:]:
+            if _is_before(chunk_range, asked):
+                break
+            ranges.append(asked.intersect(chunk_range))
+        ranges = [part for part in ranges if not part.is_empty]
+        if ranges:
+            pieces.append(Piece.of_ranges(chunk, ranges))
     if question.order != "oldest":
         pieces.reverse()
     return pieces
+
+
+def _is_before(first: TimeRange, second: TimeRange) -> bool:
+    """Whether a range ends before another one begins."""
+    return first.end is not None and second.start is not None and first.end <= second.start
+
+
+def enclose_ranges(ranges: Sequence[TimeRange], ts: Micros) -> TimeRange:
+    """The range that spans some in ascending order; without any, an empty one at a time."""
+    if not ranges:
+        return TimeRange(ts, ts)
+    return TimeRange(ranges[0].start, ranges[-1].end)
 
 
 def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
@@ -221,9 +275,19 @@ def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
     return reduce(TimeRange.enclose, (piece.range for piece in pieces))
 
 
+def union_ranges(pieces: Iterable[Piece]) -> tuple[TimeRange, ...]:
+    """The ranges of the rows of some pieces, in ascending order and apart."""
+    ranges = [part for piece in pieces for part in piece.ranges]
+    return merge_ranges(sorted(ranges, key=_start_order))
+
+
+def _start_order(time_range: TimeRange) -> tuple[bool, Micros]:
+    return time_range.start is not None, time_range.start or 0
+
+
 def join_pieces(pieces: Sequence[Piece]) -> Piece:
     """Some pieces, at least one, as one piece of the first one's chunk."""
-    return Piece.of_range(pieces[0].chunk, enclosing_range(pieces))
+    return Piece.of_ranges(pieces[0].chunk, union_ranges(pieces))
 
 
 def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
@@ -231,17 +295,23 @@ def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
 
     A piece without a beginning counts as the mean of the others.
     """
-    known_lengths = [(piece.high - piece.low) / 1e6 for piece in pieces if piece.low is not None]
+    lengths = [_count_seconds(piece.ranges) for piece in pieces]
+    known_lengths = [length for length in lengths if length is not None]
     mean = _DEFAULT_PIECE_SECONDS
     if known_lengths:
         mean = sum(known_lengths) / len(known_lengths)
-    lengths = []
-    for piece in pieces:
-        if piece.low is None:
-            lengths.append(mean)
-        else:
-            lengths.append((piece.high - piece.low) / 1e6)
-    return lengths
+    return [mean if length is None else length for length in lengths]
+
+
+def _count_seconds(ranges: Iterable[TimeRange]) -> float | None:
+    """The length of some ranges that end; None: one has no beginning."""
+    micros = 0
+    for start, end in ranges:
+        assert end is not None
+        if start is None:
+            return None
+        micros += end - start
+    return micros / 1e6
 
 
 def _lowest_bound(lows: Sequence[Micros | None]) -> Micros | None:
@@ -283,6 +353,8 @@ class Coverage:
     share: float | None = None
     ended: Mapping[str, Micros] = field(default_factory=dict)
     summarised: int = 0
+    asked_to: Micros | None = None
+    ranges: int = 1
 
 
 @dataclass(frozen=True)
@@ -343,17 +415,23 @@ def end_coverage(ordered_pieces: Sequence[Piece], pieces_done: int) -> Coverage:
 def relate_to_request(
     coverage: Coverage, question: RecallQuestion, event_ts: Micros, pieces: Sequence[Piece]
 ) -> Coverage:
-    """The coverage with the range that was asked for, of which expired chunks may be missing.
+    """The coverage with the ranges that were asked for, of which expired chunks may be missing.
 
     `pieces`: all that the recall reads.
     """
+    asked = question.asked_ranges(event_ts)
+    if question.offset:
+        coverage = replace(coverage, asked_to=event_ts - question.offset)
+    if question.season is not None:
+        coverage = replace(coverage, ranges=len(asked))
     if question.range is None:
         return coverage
-    asked_from = event_ts - question.range
-    oldest = _lowest_bound([piece.low for piece in pieces])
-    if oldest is None or oldest <= asked_from:
-        return replace(coverage, asked_from=asked_from)
+    coverage = replace(coverage, asked_from=event_ts - question.range)
+    available_seconds = _count_seconds(union_ranges(pieces))
+    asked_seconds = _count_seconds(asked)
+    if available_seconds is None or not asked_seconds or available_seconds >= asked_seconds:
+        return coverage
     share = coverage.share
     if share is not None:
-        share *= (event_ts - oldest) / (event_ts - asked_from)
-    return replace(coverage, asked_from=asked_from, partial=True, share=share)
+        share *= available_seconds / asked_seconds
+    return replace(coverage, partial=True, share=share)

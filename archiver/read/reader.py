@@ -1,6 +1,7 @@
 """Read the rows of a stream in a range of event time, from memory and files."""
 
 import threading
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +23,7 @@ from archiver.delta import (
 from archiver.read.present_rows import PresentRows
 from archiver.storage import LocalStorage, StorageRoot
 from archiver.time_range import ALL_TIME, TimeRange
-from archiver.times import from_micros, micros_column
+from archiver.times import Micros, from_micros, micros_column
 
 WIDE_SCAN_ROWS = 200_000
 """Rows of files from which tasks on executors open the files by name: as many as one task reads.
@@ -30,6 +31,7 @@ WIDE_SCAN_ROWS = 200_000
 The Python workers of tasks take longer to start than fewer rows take to read otherwise.
 """
 
+_END_OF_TIME = 1 << 63  # microseconds, after all event times
 _BATCH_ROWS = 50_000  # rows that a task passes to the JVM at a time
 
 # Accepted values by column; rows with other values are filtered out.
@@ -132,11 +134,40 @@ class StreamSnapshot:
     table: StreamTable | None = None
     rewritten: Mapping[str, StoredColumn] = field(default_factory=dict)
 
+    def within(self, ranges: Sequence[TimeRange]) -> "StreamSnapshot":
+        """The snapshot without the files that hold no time of some ranges.
+
+        These are in ascending order and apart. A single one leaves it as it is: the snapshot was
+        taken for it.
+        """
+        if len(ranges) < 2:
+            return self
+        return replace(
+            self,
+            files=_overlapping(self.files, ranges),
+            all_files=_overlapping(self.all_files, ranges),
+        )
+
     def lease_paths(self) -> list[str]:
         """Paths of `files` that stay readable for as long as a history query may run."""
         if self.table is None:
             return []
         return self.table.lease_paths(self.files)
+
+
+def _overlapping(files: Iterable[DataFile], ranges: Sequence[TimeRange]) -> list[DataFile]:
+    """The files that may hold times of ranges, which are in ascending order and apart."""
+    overlapping = []
+    for file in files:
+        # The first range that ends after the oldest row.
+        first = bisect_right(ranges, file.oldest, key=_range_end)
+        if first < len(ranges) and file.overlaps(ranges[first]):
+            overlapping.append(file)
+    return overlapping
+
+
+def _range_end(time_range: TimeRange) -> Micros:
+    return _END_OF_TIME if time_range.end is None else time_range.end
 
 
 class Reader:
@@ -214,10 +245,16 @@ class Reader:
         time_range: TimeRange,
         include_late: bool,
         column_filter: ColumnFilter,
+        ranges: Sequence[TimeRange] = (),
     ) -> DataFrame:
-        """Rows of files and rows in memory; an empty frame without any row."""
+        """Rows of files and rows in memory; an empty frame without any row.
+
+        `ranges`: parts of the range; files that hold no time of them are left out.
+        """
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, time_range)
+        if ranges:
+            snapshot = snapshot.within(ranges)
         frame: DataFrame | None = None
         if snapshot.table is not None:
             frame = _read_files(spark, snapshot, include_late, column_filter)

@@ -302,13 +302,13 @@ class PastFinder:
         self, template: Template, events: Sequence[RecallEvent], event_tables: EventTables
     ) -> dict[str, AnswerRows]:
         """The answers by event ID; events whose query fails are logged and left out."""
-        history = template.question.range
+        question = template.question
 
         def compute(part: Sequence[RecallEvent]) -> dict[str, AnswerRows]:
             pieces: list[tuple[RecallEvent, Piece]] = []
             for event in part:
-                start = None if history is None else event.ts - history
-                pieces.append((event, Piece(0, start, event.ts)))
+                ranges = question.asked_ranges(event.ts) or (TimeRange(event.ts, event.ts),)
+                pieces.append((event, Piece.of_ranges(0, ranges)))
             partials = self._engines.compute_partial(template, pieces, event_tables)
             merged = []
             for event in part:

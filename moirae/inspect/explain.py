@@ -1,9 +1,11 @@
 """How a rule is executed: engine, shared query, archived data, plans of its recalls."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
+from archiver.times import Micros, format_duration
 from moirae.config import Settings
 from moirae.documents import format_path
 from moirae.evaluation import (
@@ -25,6 +27,7 @@ from moirae.rules.requests import (
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.event_plans import order_stages
+from recall.history_ranges import Season
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
@@ -282,6 +285,8 @@ def _explain_sql_recall(
         "merge": split.merge.sql(dialect="spark"),
         "reads": _EACH_CHUNK_ONCE if split.whole is None else _GROWING_RANGES,
     }
+    if question.offset or question.season is not None:
+        explanation["range"] = _explain_range(question)
     if error_bounds:
         explanation["error_bounds"] = error_bounds
     explanation["engine"] = _RECALL_ENGINES[decision.engine]
@@ -289,6 +294,25 @@ def _explain_sql_recall(
     explanation["revisions"] = _explain_revisions(template)
     explanation["summary"] = explain_summary(question, columns, summaries)
     return explanation
+
+
+def _explain_range(question: SqlQuestion) -> str:
+    """Which event times a recall reads that has an offset or a season."""
+    assert question.range is not None
+    text = f"from {_format_micros(question.range)} before the event"
+    if question.offset:
+        text += f" to {_format_micros(question.offset)} before it"
+    if question.season is None:
+        return text
+    season = Season.from_json(question.season)
+    text += f", where the {season.same.replace('_', ' ')} in {season.zone} is that of the event"
+    if season.around is not None:
+        text += f" or up to {_format_micros(season.around)} from its time"
+    return f"{text}; chunks without such a time are not opened"
+
+
+def _format_micros(duration: Micros) -> str:
+    return format_duration(timedelta(microseconds=duration))
 
 
 def _explain_stages(settings: Settings, rule: ActiveRule) -> dict[str, Any]:

@@ -310,6 +310,10 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
     if coverage["read_from"] is not None:
         start = f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
     parts = [f"{known_count} of {chunk_count} chunks, back to {start}"]
+    if coverage.get("asked_to") is not None:
+        parts.append(f"up to {from_micros(coverage['asked_to']):%Y-%m-%d %H:%M}Z")
+    if coverage.get("ranges", 1) != 1:
+        parts.append(f"{coverage['ranges']} ranges of time")
     if skipped:
         parts.append(f"{skipped} of them by their summary")
     if coverage.get("summarised"):

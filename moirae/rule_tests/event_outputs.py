@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros
 from moirae.alerts import Event
 from moirae.evaluation import EventContexts
@@ -182,6 +181,5 @@ class EventOutputs:
         contexts = self.contexts.contexts
         sequence = len(events) + 1
         state = SimilarState.resume(index, question, self._recall_event, sequence, contexts, None)
-        start = None if question.range is None else self.event.ts - question.range
-        compare(index, [state], [[TimeRange(start, self.event.ts)]])
+        compare(index, [state], [list(question.asked_ranges(self.event.ts))])
         return state.build_answer(index)

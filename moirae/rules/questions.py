@@ -23,6 +23,7 @@ from moirae.documents.types import (
     discriminate_by_key,
     raise_problems,
 )
+from moirae.rules.history_range import Range
 
 # Column names that the system adds to the attributes of an event.
 RESERVED_ATTRIBUTES = frozenset({"eid", "chunk"})
@@ -119,9 +120,12 @@ class SqlRecall(Recall):
     """A recall by SQL over the rows before the event."""
 
     sql: Sql = Field(description="Spark SQL; event.<attribute> is an attribute of the event.")
-    range: PositiveDuration | None = Field(
+    range: Range = Field(
         default=None,
-        description="Event time before the event from which history is read. Default: all history.",
+        description=(
+            "Event time before the event from which history is read, such as 7d, or an offset, such "
+            "as 8d..7d, or a mapping: which of these times. Default: all history."
+        ),
     )
     order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",

@@ -194,8 +194,15 @@ def _build_sql_question(
     spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     streams, relations, derived = _select_tables(recall.sql, tables)
+    history, offset, season = None, 0, None
+    if recall.range is not None:
+        history = duration_to_micros(recall.range.last.older)
+        offset = duration_to_micros(recall.range.last.newer)
+        season = recall.range.season
     return SqlQuestion(
-        range=None if recall.range is None else duration_to_micros(recall.range),
+        range=history,
+        offset=offset,
+        season=None if season is None else season.to_json(),
         every=recall.every.total_seconds(),
         order=recall.order,
         feedback=_to_seconds(recall.feedback),

@@ -1,6 +1,6 @@
 """The table of events that wait for an answer; a lifted query joins it (`recall.query.lift`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.query import sql_names
-from recall.requests import RecallEvent
+from recall.requests import Piece, RecallEvent
 
 # Spark's earliest timestamp, 0001-01-01, in microseconds.
 _MIN_TIMESTAMP = -62_135_596_800_000_000
@@ -38,6 +38,16 @@ class PendingEvent:
 
     event: RecallEvent
     range: TimeRange
+
+
+def list_pending(event_pieces: Iterable[tuple[RecallEvent, Piece]]) -> list[PendingEvent]:
+    """Each event once, with the range that spans its piece."""
+    return [PendingEvent(event, piece.range) for event, piece in event_pieces]
+
+
+def list_ranges(event_pieces: Iterable[tuple[RecallEvent, Piece]]) -> list[PendingEvent]:
+    """Each event once for each range of its piece."""
+    return [PendingEvent(event, part) for event, piece in event_pieces for part in piece.ranges]
 
 
 def create_pending_frame(

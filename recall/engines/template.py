@@ -15,7 +15,7 @@ from recall.operators import MAX_ROWS, check_limits, merge_tables
 from recall.query import PhysicalTables, Tables, sql_names
 from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
 from recall.query.split import Split, split_query
-from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
+from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range, union_ranges
 
 # The rows of contexts and surroundings: by table, then by event ID.
 EventTables = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
@@ -23,6 +23,7 @@ EventTables = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 EventPieces = Sequence[tuple[RecallEvent, Piece]]
 
 PENDING_TABLE = "_pending"
+RANGES_TABLE = "_pending_ranges"
 # Limit of the rows of partial answers of several events together.
 _MAX_BATCH_ROWS = 10 * MAX_ROWS
 
@@ -42,16 +43,29 @@ class Template:
         """Identifies the query and what its names mean; independent of schedule and condition."""
         question = self.question
         return repr(
-            (question.sql, question.streams, question.derived, question.attributes, question.types)
+            (
+                question.sql,
+                question.streams,
+                question.derived,
+                question.attributes,
+                question.types,
+                self.reads_ranges,
+            )
         )
+
+    @property
+    def reads_ranges(self) -> bool:
+        """Whether an event may read several ranges of time: they have a table, `RANGES_TABLE`."""
+        return self.question.season is not None
 
     @cached_property
     def parameters(self) -> tuple[str, ...] | None:
         """The attributes of the event that determine a partial answer, given the piece.
 
-        None if more does: the event's time, its contexts, or relations as of its time.
+        None if more does: the event's time, its contexts, or relations as of its time; or if the
+        piece may consist of several ranges.
         """
-        if self.partial.inputs.event_tables or self.partial.inputs.relations:
+        if self.reads_ranges or self.partial.inputs.event_tables or self.partial.inputs.relations:
             return None
         names = self.question.attributes
         attributes = dict(zip(map(str.lower, names), names, strict=True))
@@ -128,7 +142,12 @@ class Template:
             tables[name] = f"_in_{name}"
         for name in question.relations:
             derived_inputs[name] = f"_in_{name}"
-        return TableBindings(PhysicalTables(tables), PhysicalTables(derived_inputs), PENDING_TABLE)
+        return TableBindings(
+            PhysicalTables(tables),
+            PhysicalTables(derived_inputs),
+            PENDING_TABLE,
+            RANGES_TABLE if self.reads_ranges else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -149,8 +168,13 @@ class PartialQuery:
 
     @property
     def range(self) -> TimeRange:
-        """The event time that is read."""
+        """The range that spans the event times that are read."""
         return enclosing_range(self.pieces)
+
+    @property
+    def ranges(self) -> tuple[TimeRange, ...]:
+        """The event times that are read, in ascending order and apart."""
+        return union_ranges(self.pieces)
 
 
 def merge_partials(

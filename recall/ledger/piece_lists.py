@@ -17,7 +17,7 @@ def shorten_pieces(pieces: Sequence[Piece], chunks: ChunkRanges) -> list[tuple[A
     """`chunks`: the ranges of those that have ended."""
     items: list[tuple[Any, ...]] = []
     for piece in pieces:
-        if chunks.get(piece.chunk) != piece.range:
+        if piece.parts or chunks.get(piece.chunk) != piece.range:
             items.append(piece.to_json())
         elif items and _continues(items[-1], piece.chunk):
             items[-1] = items[-1][0], piece.chunk
@@ -37,14 +37,11 @@ def _continues(item: tuple[Any, ...], chunk: int) -> bool:
     return chunk - last in steps
 
 
-def expand_pieces(
-    items: Sequence[Sequence[Any]], chunks: ChunkRanges
-) -> Iterator[tuple[int, int | None, int]]:
+def expand_pieces(items: Sequence[Sequence[Any]], chunks: ChunkRanges) -> Iterator[tuple[Any, ...]]:
     """The pieces as a task stores them. Raises `KeyError` with a chunk that does not exist any more."""
     for item in items:
         if len(item) > 2:
-            chunk, low, high = item
-            yield chunk, low, high
+            yield tuple(item)
             continue
         first, last = item
         step = 1 if last >= first else -1

@@ -380,11 +380,15 @@ def _task_output(task: TaskSpec) -> EventOutput:
     return EventOutput(task.rule, task.version, task.recall, task.event.eid, task.event.ts)
 
 
+# Fields of a coverage that are stored only if they differ from these.
+_LATER_FIELDS = {"ended": {}, "summarised": 0, "asked_to": None, "ranges": 1}
+
+
 def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
     coverage = asdict(revision.coverage)
-    for name in ("ended", "summarised"):  # as stored before there were any
-        if not coverage[name]:
+    for name, default in _LATER_FIELDS.items():  # as stored before there were any
+        if coverage[name] == default:
             del coverage[name]
     row = NewRevisionRow(
         final=revision.coverage.final,

@@ -137,7 +137,7 @@ class SqlReplayer:
         chunks = {chunk.id: chunk for chunk in Catalog(self._connection).chunks()}
         assert row.pieces is not None
         first, end = _read_bounds(row.coverage)
-        for chunk, _, _ in row.pieces[first:end]:
+        for chunk, *_ in row.pieces[first:end]:
             if chunk not in chunks:
                 return f"chunk {chunk} has expired and its record was removed"
         for expired in self._replay_gateway.list_chunks_expired_since(row.started_at):

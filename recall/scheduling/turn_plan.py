@@ -40,7 +40,8 @@ class SchedulableTask:
     `event`: the ID of its event, and `event_ts` its time in microseconds. `question`: equal for
     tasks with the same query, or that compare with the same corpus. `next`: how many of its pieces
     are done. `tries`: failed attempts at the next piece. `is_busy`: it has a turn now. `is_whole`:
-    each turn reads all pieces from the first one on.
+    each turn reads all pieces from the first one on. `reads_ranges`: a query can read pieces that
+    are not adjacent.
     """
 
     id: UUID
@@ -57,6 +58,7 @@ class SchedulableTask:
     statistics: TaskStatistics = field(default_factory=TaskStatistics)
     is_busy: bool = False
     is_whole: bool = False
+    reads_ranges: bool = False
     summarised: Collection[int] = ()
 
     @property
@@ -81,7 +83,7 @@ class SchedulableTask:
         return [piece.chunk for piece in self.pieces[self.next : self.next + pieces]]
 
     def run_end(self, max_pieces: int) -> int:
-        """The cursor after at most `max_pieces` pieces that are adjacent in time, at least one.
+        """The cursor after at most `max_pieces` pieces that one query can read, at least one.
 
         Those that summaries answer are not counted. Of a task that reads all pieces again: after
         about twice as many as before.
@@ -92,13 +94,17 @@ class SchedulableTask:
             max_pieces = max(max_pieces, _MIN_RUN_BESIDE_SUMMARIES)
         end, read = self.next, 0
         while end < len(self.pieces):
-            if end > self.next and not _are_adjacent(self.pieces[end - 1], self.pieces[end]):
+            if end > self.next and not self._can_join(self.pieces[end - 1], self.pieces[end]):
                 break
             read += self.pieces[end].chunk not in self.summarised
             if read > max_pieces:
                 break
             end += 1
         return end
+
+    def _can_join(self, first: Piece, second: Piece) -> bool:
+        """Whether one query can read two pieces, the second one after the first."""
+        return self.reads_ranges or _are_adjacent(first, second)
 
     def expected_seconds(self, end: int) -> float:
         """How long a query of the pieces up to the cursor `end` is expected to take."""

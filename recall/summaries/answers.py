@@ -1,9 +1,11 @@
 """Partial answers of recalls: from summaries where these answer, else from the rows."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -12,7 +14,7 @@ from archiver.time_range import TimeRange
 from recall.engines import PartialQuery, merge_partials
 from recall.engines.routing import EngineRouter
 from recall.errors import NodeDamaged
-from recall.requests import Piece, RecallEvent
+from recall.requests import Piece, RecallEvent, join_pieces
 from recall.summaries.plan import Cover
 from recall.summaries.store import Match, SummaryStore
 
@@ -79,7 +81,9 @@ def _plan(engines: EngineRouter, store: SummaryStore, query: PartialQuery) -> _P
     files = engines.pinned_files(summary.shape.stream)
     pieces_by_range: dict[TimeRange, list[tuple[RecallEvent, Piece]]] = {}
     for event, piece in query.event_pieces:
-        pieces_by_range.setdefault(piece.range, []).append((event, piece))
+        for part in piece.ranges:
+            part_piece = Piece.of_range(piece.chunk, part)
+            pieces_by_range.setdefault(part, []).append((event, part_piece))
     ranges: list[_PlannedRange] = []
     for time_range, event_pieces in pieces_by_range.items():
         cover, nodes = store.plan(summary, files, time_range)
@@ -96,8 +100,7 @@ def _answer(
     """One query: of each range from summaries what they answer, and the gaps from rows."""
     summary = plan.match[0]
     result = SummarisedPartials()
-    # The first gaps of all events are read together, then the second ones.
-    gaps: list[list[tuple[RecallEvent, Piece]]] = []
+    gaps: dict[UUID, tuple[RecallEvent, list[Piece]]] = {}
     for planned in plan.ranges:
         cover = planned.cover
         unread: Sequence[TimeRange] = [planned.event_pieces[0][1].range]
@@ -109,16 +112,35 @@ def _answer(
             result.add(query, partials)
             unread = cover.gaps
             for event in planned.events:
-                result.chunks[str(event.eid)] = cover.chunks
+                eid = str(event.eid)
+                result.chunks[eid] = result.chunks.get(eid, 0) + cover.chunks
             seconds = time.monotonic() - began
             summary.measure_lookup(seconds / len(planned.events) / max(cover.chunks, 1))
-        for number, gap in enumerate(unread):
-            if number == len(gaps):
-                gaps.append([])
-            for event, piece in planned.event_pieces:
-                gaps[number].append((event, Piece.of_range(piece.chunk, gap)))
-    for pieces in gaps:
+        for event, piece in planned.event_pieces:
+            _, event_gaps = gaps.setdefault(event.eid, (event, []))
+            event_gaps += [Piece.of_range(piece.chunk, gap) for gap in unread]
+    for pieces in _group_reads(query, gaps.values()):
         began = time.monotonic()
         result.add(query, engines.compute_partials([replace(query, event_pieces=pieces)])[0])
         summary.measure_read((time.monotonic() - began) / len(pieces))
     return result
+
+
+def _group_reads(
+    query: PartialQuery, gaps: Iterable[tuple[RecallEvent, Sequence[Piece]]]
+) -> Iterator[list[tuple[RecallEvent, Piece]]]:
+    """The pieces that each query reads, one of each event.
+
+    One for all gaps, if an event may read several ranges; else the first gaps of all events are read
+    together, then the second ones.
+    """
+    for numbered in zip_longest(*(_joined(query, event, pieces) for event, pieces in gaps)):
+        yield [event_piece for event_piece in numbered if event_piece is not None]
+
+
+def _joined(
+    query: PartialQuery, event: RecallEvent, pieces: Sequence[Piece]
+) -> list[tuple[RecallEvent, Piece]]:
+    if query.template.reads_ranges and pieces:
+        return [(event, join_pieces(pieces))]
+    return [(event, piece) for piece in pieces]

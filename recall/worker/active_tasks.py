@@ -81,6 +81,7 @@ class ActiveTask:
             statistics=progress.statistics,
             is_busy=self.is_busy,
             is_whole=self.is_whole,
+            reads_ranges=self.template is not None and self.template.reads_ranges,
             summarised=self.summarised,
         )
 

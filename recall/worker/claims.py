@@ -127,7 +127,8 @@ class TaskClaimer:
         else:
             question_key = f"{task.spec.rule} {task.spec.version} {question_key}"
         summarised: Collection[int] = ()
-        if template is not None and self._summaries is not None:
+        # Those whose parts are asked for are read, in part or as a whole: how many is not known here.
+        if template is not None and self._summaries is not None and not template.reads_ranges:
             summarised = self._summaries.answered_chunks(template)
         if task.progress.pieces is None:
             task = self._plan(task, template, chunks, summarised)

@@ -63,8 +63,8 @@ COUNT = "SELECT count(*) AS n, sum(h.v) AS total FROM past h WHERE h.host = even
 
 @dataclass
 class History:
-    """`rows`: (second, host, v) of each archived row. One connection for the tests, one for each
-    manager.
+    """`rows`: (second, host, v) of each archived row, `step` seconds apart. One connection for the
+    tests, one for each manager.
     """
 
     settings: Settings
@@ -72,6 +72,7 @@ class History:
     rows: list[tuple[int, str, int]]
     key_counts: KeyCounts
     archive: ArchiveWriter
+    step: int = 1
 
     def archive_rows(self, rows: Sequence[tuple[int, str, int]]) -> None:
         """Archive further rows as one source unit."""
@@ -93,7 +94,7 @@ class History:
     ) -> UUID:
         """A task about event `number`, at the end of history; returns its ID."""
         question = SqlQuestion(
-            None,
+            options.pop("range", None),
             every,
             order,
             sql,
@@ -105,7 +106,7 @@ class History:
             {"n": "bigint"},
             **options,
         )
-        end = to_micros(START + timedelta(seconds=len(self.rows)))
+        end = to_micros(START + timedelta(seconds=len(self.rows) * self.step))
         event = RecallEvent(UUID(int=number), end, {}, {"host": f"h{host}"})
         Ledger(self.connection).add([RecallRequest(rule, "1", "norm", question, event, 0)])
         return task_id(rule, "1", "norm", event.eid)
@@ -179,8 +180,8 @@ def without_tasks(past: History) -> History:
 
 
 @contextmanager
-def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[History]:
-    """`rows` in each of some chunks, a second apart; `archive_url`: where the archive is."""
+def history(chunks: int, rows: int, archive_url: str = "null", step: int = 1) -> Iterator[History]:
+    """`rows` in each of some chunks, `step` seconds apart; `archive_url`: where the archive is."""
     root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
     write_workspace(root, _WORKSPACE % archive_url)
@@ -192,7 +193,8 @@ def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[Histo
     )
     rng = random.Random(1)
     archived_rows = [
-        (second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)
+        (number * step, f"h{rng.randrange(HOSTS)}", rng.randrange(100))
+        for number in range(chunks * rows)
     ]
     archived_rows[:rows:2] = [(second, GONE, v) for second, _, v in archived_rows[:rows:2]]
     lines = _to_lines(archived_rows)
@@ -202,7 +204,7 @@ def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[Histo
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
         key_counts = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))
-        yield History(settings, connection, archived_rows, key_counts, archive)
+        yield History(settings, connection, archived_rows, key_counts, archive, step)
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)

@@ -42,10 +42,9 @@ class LateRowFinder:
         total = 0
         for stream in question.streams:
             late_times = self._late_times(stream)
-            start = 0
-            if question.range is not None:
-                start = bisect_left(late_times, ts - question.range)
-            total += bisect_left(late_times, ts) - start
+            for start, end in question.asked_ranges(ts):
+                first = 0 if start is None else bisect_left(late_times, start)
+                total += bisect_left(late_times, ts if end is None else end) - first
         return total
 
     def _late_times(self, stream: str) -> Sequence[Micros]:

@@ -17,9 +17,10 @@ from recall.engines.attribute_values import find_values, join_values
 from recall.engines.duckdb import merge as merging
 from recall.engines.duckdb.portable import PortableQueries, PortableQuery
 from recall.engines.lru_cache import LruCache
-from recall.engines.pending_events import PendingEvent, create_pending_table
+from recall.engines.pending_events import create_pending_table, list_pending, list_ranges
 from recall.engines.template import (
     PENDING_TABLE,
+    RANGES_TABLE,
     EventPieces,
     EventTables,
     PartialQuery,
@@ -30,7 +31,7 @@ from recall.engines.template import (
 from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.split import VARIANCE_KINDS
-from recall.requests import Piece, RecallEvent, enclosing_range
+from recall.requests import Piece, RecallEvent, enclosing_range, union_ranges
 from recall.statements import DuckDBStatements, Statement, scan_files
 
 _BYTES_PER_MEGABYTE = 1e6
@@ -71,6 +72,7 @@ class LocalEngine:
             pieces += query.pieces
         (stream,) = streams
         snapshot = self._reader.snapshot(stream, enclosing_range(pieces))
+        snapshot = snapshot.within(union_ranges(pieces))
         if not snapshot.rows and not snapshot.files:
             return [{} for _ in partial_queries]
         scan = self._scan_sql(stream, snapshot, partial_queries)
@@ -86,9 +88,12 @@ class LocalEngine:
 
     def _register_events(self, number: int, query: PartialQuery) -> None:
         """Register the events of a query as a table under the number of the query."""
-        pending = [PendingEvent(event, piece.range) for event, piece in query.event_pieces]
-        table = create_pending_table(pending, query.template.question.attributes)
+        attributes = query.template.question.attributes
+        table = create_pending_table(list_pending(query.event_pieces), attributes)
         self._duckdb.register(f"_pending_{number}", table)
+        if query.template.reads_ranges:
+            ranges = create_pending_table(list_ranges(query.event_pieces), attributes)
+            self._duckdb.register(f"_ranges_{number}", ranges)
 
     def _scan_sql(
         self, stream: str, snapshot: StreamSnapshot, partial_queries: Sequence[PartialQuery]
@@ -158,8 +163,9 @@ class LocalEngine:
     def estimate_megabytes(self, template: Template, event_pieces: EventPieces) -> float:
         """How much a query reads for some events, in megabytes of files and of cached rows."""
         (stream,) = _streams(template)
-        span = enclosing_range(map(itemgetter(1), event_pieces))
-        snapshot = self._reader.snapshot(stream, span)
+        pieces = list(map(itemgetter(1), event_pieces))
+        snapshot = self._reader.snapshot(stream, enclosing_range(pieces))
+        snapshot = snapshot.within(union_ranges(pieces))
         file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
         cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
         return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
@@ -177,7 +183,10 @@ def _query_sql(
     if _all_rows_in_range(snapshot, query.pieces):
         statement = portable.rows_in_range_sql
     limit = row_limit(len(query.event_pieces))
-    return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {statement} LIMIT {limit}'
+    tables = f'"{PENDING_TABLE}" AS (FROM "_pending_{number}")'
+    if query.template.reads_ranges:
+        tables += f', "{RANGES_TABLE}" AS (FROM "_ranges_{number}")'
+    return f"WITH {tables} {statement} LIMIT {limit}"
 
 
 def split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
@@ -205,7 +214,7 @@ def _query_rows(rows: pa.Table, number: int) -> pa.Table:
 
 def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
     """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
-    if snapshot.rows:
+    if snapshot.rows or any(piece.parts for piece in pieces):
         return False
     common = reduce(TimeRange.intersect, [piece.range for piece in pieces])
     for file in snapshot.all_files:

@@ -14,9 +14,10 @@ from archiver.executors import Jobs
 from archiver.read import Reader, StreamSnapshot
 from recall.engines.duckdb.engine import split_answers
 from recall.engines.duckdb.portable import PortableQueries
-from recall.engines.pending_events import PendingEvent, create_pending_table
+from recall.engines.pending_events import create_pending_table, list_pending, list_ranges
 from recall.engines.template import (
     PENDING_TABLE,
+    RANGES_TABLE,
     EventPieces,
     EventTables,
     PartialQuery,
@@ -119,17 +120,20 @@ class WideScanEngine:
         return answers
 
     def _snapshot(self, query: PartialQuery) -> StreamSnapshot:
-        return self._reader.snapshot(self._queries.stream_of(query.template), query.range)
+        snapshot = self._reader.snapshot(self._queries.stream_of(query.template), query.range)
+        return snapshot.within(query.ranges)
 
     def _build_statement(self, query: PartialQuery) -> Statement:
         """The partial query over a registered part of the stream's rows."""
         portable = self._queries.get(query.template)
-        pending: list[PendingEvent] = []
-        for event, piece in query.event_pieces:
-            pending.append(PendingEvent(event, piece.range))
-        events = create_pending_table(pending, query.template.question.attributes)
-        limit = row_limit(len(pending))
-        return Statement(f"FROM ({portable.filtered_sql}) LIMIT {limit}", {PENDING_TABLE: events})
+        attributes = query.template.question.attributes
+        pending = create_pending_table(list_pending(query.event_pieces), attributes)
+        tables = {PENDING_TABLE: pending}
+        if query.template.reads_ranges:
+            ranges = list_ranges(query.event_pieces)
+            tables[RANGES_TABLE] = create_pending_table(ranges, attributes)
+        limit = row_limit(len(query.event_pieces))
+        return Statement(f"FROM ({portable.filtered_sql}) LIMIT {limit}", tables)
 
     def _run_here(self, stream: str, rows: pa.Table, statement: Statement) -> pa.Table:
         view = f"_in_{stream}"

@@ -26,10 +26,13 @@ from recall.engines.pending_events import (
     PendingEvent,
     create_event_table,
     create_pending_frame,
+    list_pending,
+    list_ranges,
 )
 from recall.engines.spark.statements import SparkStatements
 from recall.engines.template import (
     PENDING_TABLE,
+    RANGES_TABLE,
     EventPieces,
     EventTables,
     Template,
@@ -39,7 +42,7 @@ from recall.engines.template import (
 from recall.event_plans import Condition
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
-from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
+from recall.requests import Piece, RecallEvent, SqlQuestion, union_ranges
 from recall.sandbox import validate_query
 
 # What a query reads of a stream: its name, and the range of event time.
@@ -138,13 +141,16 @@ class SparkEngine:
 
         An event without matching rows has none.
         """
-        time_range = enclosing_range(map(itemgetter(1), event_pieces))
+        ranges = union_ranges(map(itemgetter(1), event_pieces))
+        time_range = TimeRange(ranges[0].start, ranges[-1].end)
         if template.split.whole is None and not self.list_files(template, time_range):
             return {}
-        pending = [PendingEvent(event, piece.range) for event, piece in event_pieces]
-        self._register_events(pending, template.question.attributes)
+        attributes = template.question.attributes
+        self._register_events(list_pending(event_pieces), attributes)
+        if template.reads_ranges:
+            self._register_events(list_ranges(event_pieces), attributes, RANGES_TABLE)
         events = list(map(itemgetter(0), event_pieces))
-        self._register_streams(template, events, time_range)
+        self._register_streams(template, events, time_range, ranges)
         inputs = template.partial.inputs
         self._register_tables(
             inputs.relations, inputs.event_tables, template.question, event_tables
@@ -154,9 +160,16 @@ class SparkEngine:
         return split_by_event(template, rows_table, len(event_pieces))
 
     def _register_streams(
-        self, template: Template, events: Sequence[RecallEvent], time_range: TimeRange
+        self,
+        template: Template,
+        events: Sequence[RecallEvent],
+        time_range: TimeRange,
+        ranges: Sequence[TimeRange],
     ) -> None:
-        """Register the streams of FROM, and those that derived streams read."""
+        """Register the streams of FROM, and those that derived streams read.
+
+        `ranges`: the parts of the range that are read.
+        """
         inputs = template.partial.inputs
         for name in inputs.streams:
             columns = self._reader.schema(name).columns
@@ -164,11 +177,14 @@ class SparkEngine:
                 template.partial, name, columns, template.question.attributes, events
             )
             rows = self._reader.read_dataframe(
-                self.session(), name, time_range, True, column_filter
+                self.session(), name, time_range, True, column_filter, ranges
             )
             self._statements.register(f"_in_{name}", rows)
+        input_ranges = [_input_range(template, part) for part in ranges]
         for name, input_range in _derived_input_spans(template, time_range):
-            rows = self._reader.read_dataframe(self.session(), name, input_range, False, {})
+            rows = self._reader.read_dataframe(
+                self.session(), name, input_range, False, {}, input_ranges
+            )
             self._statements.register(f"_on_time_{name}", rows)
 
     def merge(
@@ -244,10 +260,13 @@ class SparkEngine:
         return self.session().sql(text)
 
     def _register_events(
-        self, pending: Sequence[PendingEvent], attributes: Mapping[str, str]
+        self,
+        pending: Sequence[PendingEvent],
+        attributes: Mapping[str, str],
+        table: str = PENDING_TABLE,
     ) -> None:
         frame = create_pending_frame(self.session(), pending, attributes)
-        self._statements.register(PENDING_TABLE, frame)
+        self._statements.register(table, frame)
 
     def _register_tables(
         self,
@@ -276,10 +295,14 @@ def _read_spans(template: Template, time_range: TimeRange) -> list[_StreamSpan]:
 
 def _derived_input_spans(template: Template, time_range: TimeRange) -> Iterator[_StreamSpan]:
     """What derived streams read to compute their rows of a range."""
+    for stream in sorted(template.partial.inputs.derived):
+        yield stream, _input_range(template, time_range)
+
+
+def _input_range(template: Template, time_range: TimeRange) -> TimeRange:
+    """The range of the rows from which those of derived streams in a range are computed."""
     inputs = template.partial.inputs
-    input_range = time_range.shift(start=-inputs.reach, end=max(inputs.lag, 0) + 1)
-    for stream in sorted(inputs.derived):
-        yield stream, input_range
+    return time_range.shift(start=-inputs.reach, end=max(inputs.lag, 0) + 1)
 
 
 def _typical_question(schema: StreamSchema) -> SqlQuestion:

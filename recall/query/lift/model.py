@@ -55,11 +55,16 @@ class QueryInputs:
 
 @dataclass(frozen=True)
 class TableBindings:
-    """The names under which tables, inputs of derived streams and pending events can be read."""
+    """The names under which tables, inputs of derived streams and pending events can be read.
+
+    `range_table`: like that of pending events, with a row for each range of an event, where events
+    read rows of several; None: they do not.
+    """
 
     tables: PhysicalTables
     derived_inputs: PhysicalTables
     pending_table: str
+    range_table: str | None = None
 
 
 @dataclass(frozen=True)

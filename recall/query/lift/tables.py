@@ -85,7 +85,7 @@ class TableLifter:
     def _lift_stream(self, name: str, time_column: str) -> exp.Select:
         self._record_inputs(streams=frozenset({name}))
         condition = exp.true() if self._rows_in_range else _in_time_range(time_column)
-        return self._join_pending(self._bindings.tables[name], condition, [])
+        return self._join_pending(self._bindings.tables[name], condition, [], self._range_table)
 
     def _lift_derived(self, name: str) -> exp.Select:
         tables = self._scope.tables
@@ -94,10 +94,21 @@ class TableLifter:
             derived=shape.streams, relations=shape.relations, reach=shape.reach, lag=shape.lag
         )
         rows = bind_query(tables.derived[name], tables, self._bindings.derived_inputs)
-        return self._join_pending(exp.Subquery(this=rows), _in_time_range("ts"), [])
+        return self._join_pending(
+            exp.Subquery(this=rows), _in_time_range("ts"), [], self._range_table
+        )
+
+    @property
+    def _range_table(self) -> str:
+        """The table of pending events that the rows of streams are joined with."""
+        return self._bindings.range_table or self._bindings.pending_table
 
     def _join_pending(
-        self, source: exp.Expr, condition: exp.Expr, excluded: Sequence[str]
+        self,
+        source: exp.Expr,
+        condition: exp.Expr,
+        excluded: Sequence[str],
+        pending_table: str | None = None,
     ) -> exp.Select:
         """`excluded`: columns of the source that the query does not see."""
         star = exp.Star()
@@ -110,8 +121,8 @@ class TableLifter:
             source.set("alias", exp.TableAlias(this=exp.to_identifier(_SOURCE)))
         else:
             source = exp.alias_(source, _SOURCE, table=True)
-        pending_table = exp.to_table(self._bindings.pending_table)
-        pending = exp.alias_(pending_table, _PENDING, table=True)
+        events = exp.to_table(pending_table or self._bindings.pending_table)
+        pending = exp.alias_(events, _PENDING, table=True)
         return exp.select(*columns).from_(source).join(pending, on=condition)
 
     def _record_inputs(self, reach: Micros = 0, lag: Micros = 0, **names: frozenset[str]) -> None:

@@ -1,11 +1,13 @@
 """Requests of recalls: stored questions, pieces of history and coverage."""
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, replace
 from uuid import UUID
 
 import pytest
 
 from archiver.time_range import TimeRange
+from recall.history_ranges import Season
 from recall.requests import (
     AnyQuestion,
     ChunkRange,
@@ -80,6 +82,47 @@ def test_chunks_are_cut_to_the_requested_range(
     range_: int | None, order: Order, pieces: list[Piece]
 ) -> None:
     assert plan_pieces(CHUNKS, 25, similar_question(range_, order)) == pieces
+
+
+def test_range_may_end_before_the_event() -> None:
+    question = replace(SQL, range=18, offset=6)
+    assert plan_pieces(CHUNKS, 25, question) == [Piece(2, 10, 19), Piece(1, 7, 10)]
+    coverage = compute_coverage(plan_pieces(CHUNKS, 25, question), 2, 0)
+    assert relate_to_request(coverage, question, 25, []).asked_to == 19
+
+
+def test_piece_of_several_ranges_is_stored_and_measured() -> None:
+    piece = Piece.of_ranges(
+        2, (TimeRange(10_000_000, 12_000_000), TimeRange(15_000_000, 16_000_000))
+    )
+    assert (piece.low, piece.high, piece_seconds([piece])) == (10_000_000, 16_000_000, [3.0])
+    assert Piece.from_json(json.loads(json.dumps(piece.to_json()))) == piece
+    gap = Piece(2, 12_000_000, 15_000_000)
+    assert join_pieces([gap, piece]) == Piece(2, 10_000_000, 16_000_000)
+    assert join_pieces([Piece(3, 30_000_000, 31_000_000), piece]).ranges == (
+        *piece.parts,
+        TimeRange(30_000_000, 31_000_000),
+    )
+
+
+def test_chunks_between_the_ranges_are_not_read() -> None:
+    """The hour of each of three days, in chunks of six hours."""
+    hour = 3_600_000_000
+    chunks = [
+        ChunkRange(n, TimeRange(6 * n * hour if n else None, 6 * (n + 1) * hour)) for n in range(13)
+    ]
+    season = Season("hour_of_day").to_json()
+    question = replace(SQL, range=72 * hour, season=season)
+    pieces = plan_pieces(chunks, 74 * hour, question)
+    assert pieces == [
+        Piece(chunk, (24 * day + 2) * hour, (24 * day + 3) * hour)
+        for day, chunk in ((2, 8), (1, 4), (0, 0))
+    ]
+    coverage = relate_to_request(
+        compute_coverage(pieces[1:], 2, 0), question, 74 * hour, pieces[1:]
+    )
+    assert (coverage.ranges, coverage.read, coverage.partial) == (3, 2, True)
+    assert coverage.share == pytest.approx(2 / 3)
 
 
 def test_chunks_after_the_event_are_not_read() -> None:

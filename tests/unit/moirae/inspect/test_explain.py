@@ -71,6 +71,21 @@ def test_shared_query_names_other_rules_and_constants(settings: Settings) -> Non
     assert explanation["recalls"]["most"]["revisions"] == "insert, update and delete rows"
 
 
+def test_range_of_a_recall_is_described(settings: Settings) -> None:
+    sql = "SELECT avg(h.cpu) AS mean FROM cpu h WHERE h.host = event.host"
+    season = {"last": "8w", "same": "hour_of_week", "zone": "Europe/Rome", "around": "30m"}
+    ranges = {"week": "8d..7d", "season": season, "plain": "7d"}
+    recalls = {name: {"sql": sql, "range": range_} for name, range_ in ranges.items()}
+    plain = rule("A", "SELECT host, ts, cpu FROM cpu WHERE cpu > 80", recall=recalls)
+    explained = explain_rule(settings, [plain], "g/A")["recalls"]
+    assert explained["week"]["range"] == "from 8d before the event to 7d before it"
+    assert explained["season"]["range"] == (
+        "from 56d before the event, where the hour of week in Europe/Rome is that of the event or "
+        "up to 30m from its time; chunks without such a time are not opened"
+    )
+    assert "range" not in explained["plain"]
+
+
 @pytest.mark.parametrize(
     ("expr", "keys", "before", "after"),
     [

@@ -18,6 +18,10 @@ COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "
         ({"read_from": None}, "2 of 5 chunks, back to the beginning"),
         ({"failed": 1}, "2 of 6 chunks, back to 1970-01-01 00:00Z, 1 failed"),
         (
+            {"asked_to": 86_400_000_000, "ranges": 7},
+            "2 of 5 chunks, back to 1970-01-01 00:00Z, up to 1970-01-02 00:00Z, 7 ranges of time",
+        ),
+        (
             {"by_summary": 4, "hopeful": 0},
             "6 of 9 chunks, back to 1970-01-01 00:00Z, 4 of them by their summary, "
             "none of the unread chunks can change the answer",

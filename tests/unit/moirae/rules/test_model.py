@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from moirae.rules.history_range import HistoryRange, HistorySpan
 from moirae.rules.model import RuleFile
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from tests.unit.moirae.rules.rule_files import EVERY_KEY, RULE, read_rule, read_rules, with_keys
@@ -29,7 +30,7 @@ def test_every_key_is_read() -> None:
     norm, similar = spec.recall["norm"], spec.recall["similar"]
     assert isinstance(norm, SqlRecall)
     assert (norm.range, norm.every, norm.feedback) == (
-        timedelta(days=7),
+        HistoryRange(last=HistorySpan(timedelta(days=7))),
         timedelta(seconds=1),
         None,
     )

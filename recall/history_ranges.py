@@ -1,0 +1,185 @@
+"""Ranges of event time that recur in local time: the same hour of the day or week. No I/O.
+
+A season is a set of local times. A time belongs to it if a clock in its zone then shows one of them.
+So on a day without daylight saving's missing hour that hour has no time, and the repeated one has
+two hours.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from archiver.time_range import TimeRange
+from archiver.times import Micros, from_micros, to_micros
+
+Recurrence = Literal["hour_of_day", "hour_of_week", "day_of_week"]
+
+SECOND = 1_000_000  # microseconds
+_HOUR = 3_600 * SECOND
+DAY = 24 * _HOUR
+# How often a season recurs, and how long it lasts each time, in microseconds of local time.
+PERIODS: Mapping[Recurrence, Micros] = {
+    "hour_of_day": DAY,
+    "hour_of_week": 7 * DAY,
+    "day_of_week": 7 * DAY,
+}
+_LENGTHS: Mapping[Recurrence, Micros] = {
+    "hour_of_day": _HOUR,
+    "hour_of_week": _HOUR,
+    "day_of_week": DAY,
+}
+# Monday, 1970-01-05: weeks begin there.
+_FIRST_MONDAY = 4 * DAY
+_CACHED_YEARS = 10_000
+
+
+@dataclass(frozen=True)
+class Season:
+    """The local times that recur with `same` as the time of an event, in a time zone.
+
+    `around`: those up to so long before and after its time of the day or week, in microseconds;
+    None: those in its hour or day.
+    """
+
+    same: Recurrence
+    zone: str = "UTC"
+    around: Micros | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Season":
+        """The inverse of `to_json`."""
+        return cls(**stored)
+
+    def find_ranges(self, span: TimeRange, event_ts: Micros) -> tuple[TimeRange, ...]:
+        """The times of a bounded span that belong to the season of an event, oldest first, apart."""
+        assert span.start is not None and span.end is not None
+        period = PERIODS[self.same]
+        first, length = self._first_local_times(event_ts)
+        ranges: list[TimeRange] = []
+        for segment, offset in constant_offsets(self.zone, span):
+            assert segment.start is not None and segment.end is not None
+            # Local times of this segment, and the first occurrence that ends after its start.
+            local = segment.shift(start=offset, end=offset)
+            assert local.start is not None and local.end is not None
+            start = first + (local.start - first - length) // period * period + period
+            while start < local.end:
+                occurrence = TimeRange(start - offset, start + length - offset)
+                ranges.append(occurrence.intersect(segment))
+                start += period
+        return merge_ranges(ranges)
+
+    def _first_local_times(self, event_ts: Micros) -> tuple[Micros, Micros]:
+        """The start of the occurrence around an event, in local time, and its length."""
+        local_ts = event_ts + offset_at(self.zone, event_ts)
+        if self.around is not None:
+            return local_ts - self.around, 2 * self.around
+        length = _LENGTHS[self.same]
+        return (local_ts - _FIRST_MONDAY) // length * length + _FIRST_MONDAY, length
+
+
+def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
+    """Ranges in ascending order as few that are apart; empty ones are left out."""
+    merged: list[TimeRange] = []
+    for time_range in ranges:
+        if time_range.is_empty:
+            continue
+        if merged and _touches(merged[-1], time_range):
+            merged[-1] = merged[-1].enclose(time_range)
+        else:
+            merged.append(time_range)
+    return tuple(merged)
+
+
+def _touches(first: TimeRange, second: TimeRange) -> bool:
+    """Whether a range begins before another one ends, or when it does; `first` begins first."""
+    return first.end is None or second.start is None or second.start <= first.end
+
+
+def latest_local_time(ts: Micros, time_of_day: Micros, zone: str) -> Micros:
+    """The latest instant up to `ts` at which a clock in a zone showed a time of the day.
+
+    `time_of_day`: microseconds since midnight. Where the clock skips that time, the instant of the
+    change; where it shows it twice, the first one.
+    """
+    local_day = (ts + offset_at(zone, ts)) // DAY
+    for day in (local_day, local_day - 1):
+        instant = _first_instant(day * DAY + time_of_day, zone)
+        if instant <= ts:
+            return instant
+    return _first_instant((local_day - 2) * DAY + time_of_day, zone)
+
+
+def _first_instant(local_time: Micros, zone: str) -> Micros:
+    """The first instant at which a clock shows a local time or a later one."""
+    span = TimeRange(local_time - 2 * DAY, local_time + 2 * DAY)
+    for segment, offset in constant_offsets(zone, span):
+        assert segment.start is not None and segment.end is not None
+        if local_time < segment.end + offset:
+            return max(segment.start, local_time - offset)
+    raise AssertionError("a clock is never two days behind")
+
+
+# Offsets of time zones from UTC
+
+
+def offset_at(zone: str, ts: Micros) -> Micros:
+    """How far local time is ahead of UTC at a time."""
+    return _offset(ZoneInfo(zone), from_micros(ts))
+
+
+def constant_offsets(zone: str, span: TimeRange) -> list[tuple[TimeRange, Micros]]:
+    """A bounded span in parts between which the offset from UTC changes, each with its offset."""
+    assert span.start is not None and span.end is not None
+    if span.is_empty:
+        return []
+    years = range(from_micros(span.start).year, from_micros(span.end).year + 1)
+    changes = [change for year in years for change in _changes_of_year(zone, year)]
+    inner = changes[bisect_right(changes, span.start) : bisect_right(changes, span.end - 1)]
+    bounds = [span.start, *inner, span.end]
+    return [(TimeRange(start, end), offset_at(zone, start)) for start, end in pairwise(bounds)]
+
+
+@lru_cache(_CACHED_YEARS)
+def _changes_of_year(zone: str, year: int) -> Sequence[Micros]:
+    """The instants of a year (UTC) at which the offset changes."""
+    info = ZoneInfo(zone)
+    changes: list[Micros] = []
+    day = datetime(year, 1, 1, tzinfo=UTC)
+    while day.year == year:
+        next_day = day + timedelta(days=1) if day < _LAST_DAY else day
+        if next_day == day:
+            break
+        if _offset(info, day) != _offset(info, next_day):
+            changes.append(_find_change(info, day, next_day))
+        day = next_day
+    return tuple(changes)
+
+
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+def _find_change(info: ZoneInfo, before: datetime, after: datetime) -> Micros:
+    """The first second with the offset of `after`; there is one change between the two times."""
+    offset = _offset(info, before)
+    while after - before > timedelta(seconds=1):
+        middle = before + timedelta(seconds=int((after - before).total_seconds()) // 2)
+        if _offset(info, middle) == offset:
+            before = middle
+        else:
+            after = middle
+    return to_micros(after)
+
+
+def _offset(info: ZoneInfo, moment: datetime) -> Micros:
+    offset = moment.astimezone(info).utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds() * SECOND)
