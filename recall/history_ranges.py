@@ -1,4 +1,4 @@
-"""Ranges of event time that recur in local time: the same hour of the day or week. No I/O.
+"""Ranges of event time by local time: the same hour of the day or week, or since a time of day. No I/O.
 
 A season is a set of local times. A time belongs to it if a clock in its zone then shows one of them.
 So on a day without daylight saving's missing hour that hour has no time, and the repeated one has
@@ -20,7 +20,9 @@ from archiver.times import Micros, from_micros, to_micros
 Recurrence = Literal["hour_of_day", "hour_of_week", "day_of_week"]
 
 SECOND = 1_000_000  # microseconds
-_HOUR = 3_600 * SECOND
+MINUTE = 60 * SECOND
+_HOUR = 60 * MINUTE
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 DAY = 24 * _HOUR
 # How often a season recurs, and how long it lasts each time, in microseconds of local time.
 PERIODS: Mapping[Recurrence, Micros] = {
@@ -67,11 +69,10 @@ class Season:
         ranges: list[TimeRange] = []
         for segment, offset in constant_offsets(self.zone, span):
             assert segment.start is not None and segment.end is not None
-            # Local times of this segment, and the first occurrence that ends after its start.
-            local = segment.shift(start=offset, end=offset)
-            assert local.start is not None and local.end is not None
-            start = first + (local.start - first - length) // period * period + period
-            while start < local.end:
+            # The start, in local time, of the first occurrence that ends after the segment begins.
+            local_start = segment.start + offset
+            start = first + ((local_start - first - length) // period + 1) * period
+            while start < segment.end + offset:
                 occurrence = TimeRange(start - offset, start + length - offset)
                 ranges.append(occurrence.intersect(segment))
                 start += period
@@ -84,6 +85,36 @@ class Season:
             return local_ts - self.around, 2 * self.around
         length = _LENGTHS[self.same]
         return (local_ts - _FIRST_MONDAY) // length * length + _FIRST_MONDAY, length
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """The latest instant at which a clock in a zone showed a time of the day.
+
+    `time_of_day`: microseconds since midnight. On a day on which the clock skips that time, it is the
+    instant of the change; where it shows it twice, the first one.
+    """
+
+    time_of_day: Micros
+    zone: str = "UTC"
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Landmark":
+        """The inverse of `to_json`."""
+        return cls(**stored)
+
+    def find_before(self, ts: Micros) -> Micros:
+        """The latest one up to `ts`."""
+        local_day = (ts + offset_at(self.zone, ts)) // DAY
+        for day in (local_day, local_day - 1):
+            instant = _first_instant(day * DAY + self.time_of_day, self.zone)
+            if instant <= ts:
+                return instant
+        return _first_instant((local_day - 2) * DAY + self.time_of_day, self.zone)
 
 
 def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
@@ -102,20 +133,6 @@ def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
 def _touches(first: TimeRange, second: TimeRange) -> bool:
     """Whether a range begins before another one ends, or when it does; `first` begins first."""
     return first.end is None or second.start is None or second.start <= first.end
-
-
-def latest_local_time(ts: Micros, time_of_day: Micros, zone: str) -> Micros:
-    """The latest instant up to `ts` at which a clock in a zone showed a time of the day.
-
-    `time_of_day`: microseconds since midnight. Where the clock skips that time, the instant of the
-    change; where it shows it twice, the first one.
-    """
-    local_day = (ts + offset_at(zone, ts)) // DAY
-    for day in (local_day, local_day - 1):
-        instant = _first_instant(day * DAY + time_of_day, zone)
-        if instant <= ts:
-            return instant
-    return _first_instant((local_day - 2) * DAY + time_of_day, zone)
 
 
 def _first_instant(local_time: Micros, zone: str) -> Micros:
@@ -154,17 +171,12 @@ def _changes_of_year(zone: str, year: int) -> Sequence[Micros]:
     info = ZoneInfo(zone)
     changes: list[Micros] = []
     day = datetime(year, 1, 1, tzinfo=UTC)
-    while day.year == year:
-        next_day = day + timedelta(days=1) if day < _LAST_DAY else day
-        if next_day == day:
-            break
+    while day.year == year and day < _LAST_DAY:
+        next_day = day + timedelta(days=1)
         if _offset(info, day) != _offset(info, next_day):
             changes.append(_find_change(info, day, next_day))
         day = next_day
     return tuple(changes)
-
-
-_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def _find_change(info: ZoneInfo, before: datetime, after: datetime) -> Micros:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.event_plans import NO_PLAN, EventPlan
-from recall.history_ranges import Season, merge_ranges
+from recall.history_ranges import Landmark, Season, merge_ranges
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -60,7 +60,8 @@ class RecallQuestion:
     `every`: the interval between intermediate answers, in seconds. `order`: of reading.
     `feedback`: seconds without feedback after which the recall is suspended; None: never.
     `offset`: how far before the event the range ends. `season`: the stored form of a `Season`, of
-    whose times alone rows are read; it has a `range`.
+    whose times alone rows are read; it has a `range`. `since`: that of a `Landmark`, from which on
+    rows are read.
     """
 
     range: Micros | None
@@ -69,17 +70,31 @@ class RecallQuestion:
     feedback: float | None = field(default=None, kw_only=True)
     offset: Micros = field(default=0, kw_only=True)
     season: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    since: Mapping[str, Any] | None = field(default=None, kw_only=True)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the beginning of what is read is known before history is."""
+        return self.range is not None or self.since is not None
 
     def asked_ranges(self, event_ts: Micros) -> tuple[TimeRange, ...]:
         """The event times that are read for an event, as far as they are archived.
 
         Oldest first, apart from each other.
         """
-        start = None if self.range is None else event_ts - self.range
-        span = TimeRange(start, event_ts - self.offset)
+        span = self._asked_span(event_ts)
         if self.season is None:
-            return (span,)
+            return () if span.is_empty else (span,)
         return Season.from_json(self.season).find_ranges(span, event_ts)
+
+    def _asked_span(self, event_ts: Micros) -> TimeRange:
+        """May be empty."""
+        starts: list[Micros] = []
+        if self.range is not None:
+            starts.append(event_ts - self.range)
+        if self.since is not None:
+            starts.append(Landmark.from_json(self.since).find_before(event_ts))
+        return TimeRange(max(starts, default=None), event_ts - self.offset)
 
     def asked_range(self, event_ts: Micros) -> TimeRange:
         """The range from the first to the last event time that is read for an event."""
@@ -246,10 +261,10 @@ def plan_pieces(
         while first < len(asked_ranges) and _is_before(asked_ranges[first], chunk_range):
             first += 1
         ranges: list[TimeRange] = []
-        for asked in asked_ranges[first:]:
-            if _is_before(chunk_range, asked):
+        for asked_range in asked_ranges[first:]:
+            if _is_before(chunk_range, asked_range):
                 break
-            ranges.append(asked.intersect(chunk_range))
+            ranges.append(asked_range.intersect(chunk_range))
         ranges = [part for part in ranges if not part.is_empty]
         if ranges:
             pieces.append(Piece.of_ranges(chunk, ranges))
@@ -419,16 +434,16 @@ def relate_to_request(
 
     `pieces`: all that the recall reads.
     """
-    asked = question.asked_ranges(event_ts)
+    asked_ranges = question.asked_ranges(event_ts)
     if question.offset:
         coverage = replace(coverage, asked_to=event_ts - question.offset)
     if question.season is not None:
-        coverage = replace(coverage, ranges=len(asked))
-    if question.range is None:
+        coverage = replace(coverage, ranges=len(asked_ranges))
+    if not question.is_bounded:
         return coverage
-    coverage = replace(coverage, asked_from=event_ts - question.range)
+    coverage = replace(coverage, asked_from=question.asked_range(event_ts).start)
     available_seconds = _count_seconds(union_ranges(pieces))
-    asked_seconds = _count_seconds(asked)
+    asked_seconds = _count_seconds(asked_ranges)
     if available_seconds is None or not asked_seconds or available_seconds >= asked_seconds:
         return coverage
     share = coverage.share

@@ -27,7 +27,7 @@ from moirae.rules.requests import (
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.event_plans import order_stages
-from recall.history_ranges import Season
+from recall.history_ranges import MINUTE, Landmark, Season
 from recall.query import window_specs
 from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
@@ -285,7 +285,7 @@ def _explain_sql_recall(
         "merge": split.merge.sql(dialect="spark"),
         "reads": _EACH_CHUNK_ONCE if split.whole is None else _GROWING_RANGES,
     }
-    if question.offset or question.season is not None:
+    if question.offset or question.season is not None or question.since is not None:
         explanation["range"] = _explain_range(question)
     if error_bounds:
         explanation["error_bounds"] = error_bounds
@@ -297,9 +297,15 @@ def _explain_sql_recall(
 
 
 def _explain_range(question: SqlQuestion) -> str:
-    """Which event times a recall reads that has an offset or a season."""
-    assert question.range is not None
-    text = f"from {_format_micros(question.range)} before the event"
+    """Which event times a recall reads, if it is more than how far back."""
+    starts: list[str] = []
+    if question.range is not None:
+        starts.append(f"from {_format_micros(question.range)} before the event")
+    if question.since is not None:
+        landmark = Landmark.from_json(question.since)
+        hours, minutes = divmod(landmark.time_of_day // MINUTE, 60)
+        starts.append(f"since it was last {hours:02}:{minutes:02} in {landmark.zone}")
+    text = ", but only ".join(starts)
     if question.offset:
         text += f" to {_format_micros(question.offset)} before it"
     if question.season is None:

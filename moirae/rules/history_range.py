@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ from pydantic import (
 from archiver.times import duration_to_micros
 from moirae.config import PositiveDuration, format_duration, parse_duration
 from moirae.documents.types import ConfigModel, Text
-from recall.history_ranges import PERIODS, Recurrence, Season
+from recall.history_ranges import MINUTE, PERIODS, Landmark, Recurrence, Season
 
 _SPAN_SEPARATOR = ".."
 # Of a season: each occurrence is a range of its own that is planned and stored.
 _MAX_OCCURRENCES = 4_000
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,48 @@ Span = Annotated[
 ]
 
 
+def _check_time_of_day(value: Any) -> str:
+    """A time HH:MM; YAML reads 22:00 without quotes as a number to the base of 60."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(getattr(value, "source_text", value))
+    if not isinstance(value, str) or _TIME_OF_DAY.fullmatch(value) is None:
+        raise ValueError(f"{str(value)[:20]!r} is not a time of the day, such as '07:00'")
+    return value
+
+
+def _count_minutes(time_of_day: str) -> int:
+    hours, minutes = time_of_day.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+TimeOfDay = Annotated[
+    str,
+    PlainValidator(_check_time_of_day),
+    WithJsonSchema({"type": "string", "pattern": f"^{_TIME_OF_DAY.pattern}$"}),
+]
+
+
 class HistoryRange(ConfigModel):
     """Event times before an event. `range: 7d` is short for `range: {last: 7d}`."""
 
-    last: Span = Field(
+    last: Span | None = Field(
+        default=None,
         description=(
             "Event time before the event from which history is read, such as 7d; or from one to "
-            "another time before it: 8d..7d."
+            "another time before it: 8d..7d. Required unless since is set."
+        ),
+    )
+    since: TimeOfDay | None = Field(
+        default=None,
+        validate_default=True,
+        description=(
+            "A time of the day, such as 07:00: history is read from the last time on that a clock in "
+            "zone showed it."
         ),
     )
     same: Recurrence | None = Field(
         default=None,
+        validate_default=True,
         description=(
             "Only rows whose local time is in the same hour of the day or of the week as the "
             "event, or on the same day of the week."
@@ -90,7 +123,7 @@ class HistoryRange(ConfigModel):
     zone: Text | None = Field(
         default=None,
         validate_default=True,
-        description="With same: the time zone of the local time, such as Europe/Rome; null: UTC.",
+        description="The time zone of since and same, such as Europe/Rome; null: UTC.",
     )
     around: PositiveDuration | None = Field(
         default=None,
@@ -101,13 +134,28 @@ class HistoryRange(ConfigModel):
         ),
     )
 
+    @field_validator("since")
+    @classmethod
+    def _require_start(cls, since: str | None, info: ValidationInfo) -> str | None:
+        if since is None and "last" in info.data and info.data["last"] is None:
+            raise ValueError("set last, since or both: where does the range begin?")
+        return since
+
+    @field_validator("same")
+    @classmethod
+    def _require_last(cls, same: Recurrence | None, info: ValidationInfo) -> Recurrence | None:
+        if same is not None and "last" in info.data and info.data["last"] is None:
+            raise ValueError("same needs last, such as last: 8w")
+        return same
+
     @field_validator("zone")
     @classmethod
     def _validate_zone(cls, zone: str | None, info: ValidationInfo) -> str | None:
         if zone is None:
             return None
-        if "same" in info.data and info.data["same"] is None:
-            raise ValueError("zone needs same: hour_of_day, hour_of_week or day_of_week")
+        has_none = info.data.get("since") is None and info.data.get("same") is None
+        if has_none and {"since", "same"} <= info.data.keys():
+            raise ValueError("zone needs since or same: it is the zone of their local times")
         try:
             zoneinfo.ZoneInfo(zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -116,19 +164,19 @@ class HistoryRange(ConfigModel):
 
     @field_validator("around")
     @classmethod
-    def _validate_around(cls, around: timedelta | None, info: ValidationInfo) -> timedelta | None:
+    def _validate_around(cls, distance: timedelta | None, info: ValidationInfo) -> timedelta | None:
         same = info.data.get("same")
-        if around is None or ("same" not in info.data):
-            return around
+        if distance is None or "same" not in info.data:
+            return distance
         if same not in ("hour_of_day", "hour_of_week"):
             raise ValueError("around needs same: hour_of_day or hour_of_week")
-        if 2 * duration_to_micros(around) >= PERIODS[same]:
+        if 2 * duration_to_micros(distance) >= PERIODS[same]:
             raise ValueError(f"with same: {same}, twice around is all of the time: omit same")
-        return around
+        return distance
 
     @model_validator(mode="after")
     def _limit_occurrences(self) -> HistoryRange:
-        if self.same is not None:
+        if self.same is not None and self.last is not None:
             span = duration_to_micros(self.last.older - self.last.newer)
             if span // PERIODS[self.same] > _MAX_OCCURRENCES:
                 raise ValueError(
@@ -141,8 +189,15 @@ class HistoryRange(ConfigModel):
         """The local times that are read; None: all."""
         if self.same is None:
             return None
-        around = None if self.around is None else duration_to_micros(self.around)
-        return Season(self.same, self.zone or "UTC", around)
+        distance = None if self.around is None else duration_to_micros(self.around)
+        return Season(self.same, self.zone or "UTC", distance)
+
+    @property
+    def landmark(self) -> Landmark | None:
+        """The time of the day from which on history is read; None: any."""
+        if self.since is None:
+            return None
+        return Landmark(_count_minutes(self.since) * MINUTE, self.zone or "UTC")
 
 
 def _expand_span(value: Any) -> Any:
@@ -156,10 +211,15 @@ def _write_range(value: HistoryRange | None) -> Any:
     """In the short form if nothing else is set: rules are stored as they were before there was more."""
     if value is None:
         return None
-    if value.same is None:
+    if value.same is None and value.since is None:
         return str(value.last)
-    written = {"last": str(value.last), "same": value.same, "zone": value.zone}
-    written["around"] = None if value.around is None else format_duration(value.around)
+    written = {
+        "last": None if value.last is None else str(value.last),
+        "since": value.since,
+        "same": value.same,
+        "zone": value.zone,
+        "around": None if value.around is None else format_duration(value.around),
+    }
     return {name: text for name, text in written.items() if text is not None}
 
 

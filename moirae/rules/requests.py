@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlglot import exp
 
@@ -10,6 +11,7 @@ from archiver.times import Micros, duration_to_micros
 from moirae.rules.answer_coverage import find_named_coverage
 from moirae.rules.definition import Definition
 from moirae.rules.external import LABELS_SQL
+from moirae.rules.history_range import HistoryRange
 from moirae.rules.hybrid_contexts import recalls_named_in
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
 from recall.event_plans import EventPlan, Stage
@@ -194,15 +196,8 @@ def _build_sql_question(
     spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     streams, relations, derived = _select_tables(recall.sql, tables)
-    history, offset, season = None, 0, None
-    if recall.range is not None:
-        history = duration_to_micros(recall.range.last.older)
-        offset = duration_to_micros(recall.range.last.newer)
-        season = recall.range.season
     return SqlQuestion(
-        range=history,
-        offset=offset,
-        season=None if season is None else season.to_json(),
+        **_describe_range(recall.range),
         every=recall.every.total_seconds(),
         order=recall.order,
         feedback=_to_seconds(recall.feedback),
@@ -216,6 +211,21 @@ def _build_sql_question(
         types=definition.merged_types.get(name, {}),
         summary=recall.summary,
     )
+
+
+def _describe_range(history: HistoryRange | None) -> dict[str, Any]:
+    """The fields of a question for the range of its recall."""
+    fields: dict[str, Any] = {"range": None}
+    if history is None:
+        return fields
+    if history.last is not None:
+        fields["range"] = duration_to_micros(history.last.older)
+        fields["offset"] = duration_to_micros(history.last.newer)
+    if history.season is not None:
+        fields["season"] = history.season.to_json()
+    if history.landmark is not None:
+        fields["since"] = history.landmark.to_json()
+    return fields
 
 
 def _select_tables(

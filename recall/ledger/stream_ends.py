@@ -28,5 +28,5 @@ def add_stream_ends(
     for stream in sorted(find_streams_read(question) & ends.keys()):
         if asked_from is None or asked_from < ends[stream]:
             ended[stream] = ends[stream]
-    is_cut = bool(ended) and question.range is not None
+    is_cut = bool(ended) and question.is_bounded
     return replace(coverage, ended=ended, partial=coverage.partial or is_cut)

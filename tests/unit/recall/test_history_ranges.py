@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, to_micros
-from recall.history_ranges import Recurrence, Season, latest_local_time
+from recall.history_ranges import MINUTE, Landmark, Recurrence, Season
 
-MINUTE = 60_000_000  # microseconds
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 ZONES = ("UTC", "Europe/Rome", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
@@ -96,11 +95,11 @@ def test_hour_that_clocks_skip_or_show_twice(day: str, hours: int) -> None:
 )
 @example("Europe/Rome", CHANGES[1], 70, 130)  # 02:10, the second time
 @example("Europe/Rome", CHANGES[0], 70, 150)  # 02:30 was skipped at 03:00
-def test_latest_local_time_is_what_clocks_showed_last(
+def test_landmark_is_what_clocks_showed_last(
     zone: str, change: datetime, minute: int, time_of_day: int
 ) -> None:
     ts = to_micros(change) + minute * MINUTE
-    latest = latest_local_time(ts, time_of_day * MINUTE, zone)
+    latest = Landmark(time_of_day * MINUTE, zone).find_before(ts)
     info = ZoneInfo(zone)
     # The first minute of each local day at which its clock shows the time or a later one.
     firsts: dict[object, Micros] = {}

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from archiver.time_range import TimeRange
-from recall.history_ranges import Season
+from recall.history_ranges import Landmark, Season
 from recall.requests import (
     AnyQuestion,
     ChunkRange,
@@ -89,6 +89,19 @@ def test_range_may_end_before_the_event() -> None:
     assert plan_pieces(CHUNKS, 25, question) == [Piece(2, 10, 19), Piece(1, 7, 10)]
     coverage = compute_coverage(plan_pieces(CHUNKS, 25, question), 2, 0)
     assert relate_to_request(coverage, question, 25, []).asked_to == 19
+
+
+def test_range_may_begin_at_a_time_of_the_day() -> None:
+    """At 06:00 UTC, the last 07:00 in Rome was an hour before in summer."""
+    day, hour = 86_400_000_000, 3_600_000_000
+    event_ts = 20_629 * day + 6 * hour  # 2026-06-25
+    question = replace(SQL, range=None, since=Landmark(7 * hour, "Europe/Rome").to_json())
+    assert question.asked_ranges(event_ts) == (TimeRange(event_ts - hour, event_ts),)
+    assert question.asked_ranges(event_ts - 2 * hour) == (
+        TimeRange(event_ts - 25 * hour, event_ts - 2 * hour),
+    )
+    assert replace(question, range=30).asked_range(event_ts).start == event_ts - 30
+    assert replace(question, offset=2 * hour).asked_ranges(event_ts) == ()
 
 
 def test_piece_of_several_ranges_is_stored_and_measured() -> None:

@@ -74,7 +74,8 @@ def test_shared_query_names_other_rules_and_constants(settings: Settings) -> Non
 def test_range_of_a_recall_is_described(settings: Settings) -> None:
     sql = "SELECT avg(h.cpu) AS mean FROM cpu h WHERE h.host = event.host"
     season = {"last": "8w", "same": "hour_of_week", "zone": "Europe/Rome", "around": "30m"}
-    ranges = {"week": "8d..7d", "season": season, "plain": "7d"}
+    ranges: dict[str, Any] = {"week": "8d..7d", "season": season, "plain": "7d"}
+    ranges["rush"] = {"since": "07:00", "zone": "Europe/Rome"}
     recalls = {name: {"sql": sql, "range": range_} for name, range_ in ranges.items()}
     plain = rule("A", "SELECT host, ts, cpu FROM cpu WHERE cpu > 80", recall=recalls)
     explained = explain_rule(settings, [plain], "g/A")["recalls"]
@@ -83,6 +84,7 @@ def test_range_of_a_recall_is_described(settings: Settings) -> None:
         "from 56d before the event, where the hour of week in Europe/Rome is that of the event or "
         "up to 30m from its time; chunks without such a time are not opened"
     )
+    assert explained["rush"]["range"] == "since it was last 07:00 in Europe/Rome"
     assert "range" not in explained["plain"]
 
 
