@@ -73,8 +73,9 @@ def test_each_revision_is_exact_over_the_chunks_that_it_opens(
         expected = _expect(past, coverage["read_from"], coverage["read_to"])
         assert {name: row[name] for name in ("n", "total")} == expected
     final = revisions[-1]["coverage"]
-    # The event is at midnight UTC: of each day, the last chunk and the first one of the next.
-    assert (final["read"], final["left"], final["ranges"]) == (19, 0, 10)
+    # The event is at midnight UTC: of each day, the last chunk and the first one of the next. A chunk
+    # ends just past its last row.
+    assert (final["read"] + final["by_summary"], final["left"], final["ranges"]) == (19, 0, 10)
     assert (final["asked_to"], final["final"], final["partial"]) == (end, True, False)
     assert _expect(past, 0, end)["n"] != 0
     reads = [read for read in past.task(task)["seen"] if read[2] is not None]
