@@ -439,6 +439,15 @@ CREATE TABLE preparations (
     PRIMARY KEY (chunk, name)
 );
 
+-- Maintenance tasks that failed at their last try: the chunk stays as it is.
+CREATE TABLE maintenance_errors (
+    chunk     integer NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
+    task      text NOT NULL,
+    error     text NOT NULL,
+    failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (chunk, task)
+);
+
 -- Versions of the rows of relations. A version is valid from an event time to that of the next
 -- version with the same key.
 CREATE TABLE relation_versions (

@@ -64,10 +64,13 @@ class MaintenanceHandler:
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """A finished task. `rows_by_unit`: number of counted rows by stream and source unit id."""
+    """A finished task. `rows_by_unit`: number of counted rows by stream and source unit id.
+    `error`: why it failed, so that the chunk stays as it is; None: it did not.
+    """
 
     task: MaintenanceTask
     rows_by_unit: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    error: str | None = None
 
 
 class ChunkMaintenance:
@@ -159,6 +162,8 @@ class ChunkMaintenance:
                 chunk=task.chunk,
                 error=str(error),
             )
+            if not isinstance(error, CommitConflict):  # another process was faster
+                self._results.put(MaintenanceResult(task, error=str(error) or type(error).__name__))
         finally:
             with self._queue_changed:
                 self._queued.discard(task)

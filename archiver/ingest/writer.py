@@ -435,12 +435,21 @@ class ArchiveWriter:
         ledger_compaction.delete_chunks_before(oldest)
         self._cutter.reload()
 
+    def forget_failures(self, task: str) -> None:
+        """Forget the failures of a maintenance task, which is planned anew for all chunks."""
+        with self.fenced_transaction():
+            self._chunk_gateway.delete_errors_of(task)
+
     def record_results(self, results: Iterable[MaintenanceResult]) -> None:
         """Record finished maintenance tasks, and load the files that they have committed."""
         finished = list(results)
         for result in finished:
             with self.fenced_transaction():
                 task = result.task
+                if result.error is not None:
+                    self._chunk_gateway.put_error(task.chunk, task.name, result.error)
+                    continue
+                self._chunk_gateway.delete_error(task.chunk, task.name)
                 if task.name == COMPACT:
                     continue
                 if self._chunk_gateway.put_completed_task(task.chunk, task.name, task.version):

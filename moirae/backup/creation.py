@@ -33,7 +33,7 @@ from moirae.backup.repository import Ownership, Repository
 from moirae.backup.state import WorkspaceState, take_state
 from moirae.backup.workspace_files import write_tar
 from moirae.config import Settings
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Stopped
 from moirae.runtime import connect_database, database_dsn
 from moirae.runtime.storage import list_filled_tables, open_storage
 from sql.archive import FileCheckGateway
@@ -53,12 +53,14 @@ Report = Callable[[int, int], object]
 @dataclass(frozen=True)
 class BackupOptions:
     """`since`: the backup that this one continues; None: the newest. `dump_database`: whether the
-    database is part of it.
+    database is part of it. `check_stop`: is called between files, and raises `Stopped` to end the
+    backup, which the next one continues.
     """
 
     since: str | None = None
     dump_database: bool = True
     report: Report = lambda copied, total: None
+    check_stop: Callable[[], None] = lambda: None
 
 
 def create_backup(settings: Settings, repository: Repository, options: BackupOptions) -> Manifest:
@@ -140,29 +142,28 @@ class _Creation:
         )
         parts: dict[str, FileEntry] = {}
         landing = LandingCopies(self._settings.home, self._staging / "landing")
-        with ExitStack() as dumping:
+        with ExitStack() as dumping, ExitStack() as taking:
+            connection = taking.enter_context(connect_database(self._settings, "backup"))
+            state = taking.enter_context(take_state(connection, self._root, landing))
+            self._check_tables(state, connection)
+            self._repository.claim(Ownership(state.identity.id, state.identity.generation))
             dump: BinaryIO | None = None
-            with (
-                connect_database(self._settings, "backup") as connection,
-                take_state(connection, self._root, landing) as state,
-            ):
-                self._check_tables(state, connection)
-                self._repository.claim(Ownership(state.identity.id, state.identity.generation))
-                if self._options.dump_database:
-                    dsn = database_dsn(self._settings)
-                    dump = dumping.enter_context(open_dump(dsn, state.snapshot_id))
-                checks = FileCheckGateway(connection)
-                recorded = {
-                    table.table.name: checks.list_recorded(table.table.name)
-                    for table in state.tables
-                }
-                parts[FILES_PART] = self._write_files(state)
-                if dump is not None:
-                    await_dump(dump)
+            if self._options.dump_database:
+                dsn = database_dsn(self._settings)
+                dump = dumping.enter_context(open_dump(dsn, state.snapshot_id))
+            checks = FileCheckGateway(connection)
+            recorded = {
+                table.table.name: checks.list_recorded(table.table.name) for table in state.tables
+            }
+            written_dump = None
+            if dump is None:
+                taking.close()
+            else:
+                # From here on the connection, whose snapshot is dumped, is that thread's.
+                snapshot = taking.pop_all()
+                written_dump = start_thread(partial(self._write_dump, dump, snapshot), "dump")
+            parts[FILES_PART] = self._write_files(state)
             landing.clear()
-            written_dump = (
-                None if dump is None else start_thread(partial(self._write_dump, dump), "dump")
-            )
             incomplete = [name for name in self._repository.list_incomplete() if name != self._name]
             copied = self._list_copied(newest, incomplete)
             entries = self._copy_tables(state.tables, recorded, copied)
@@ -190,7 +191,7 @@ class _Creation:
         self._repository.write_manifest(manifest)
         if incomplete:
             self._repository.remove_unfinished()
-            self._repository.remove_unused_files()
+            self._repository.remove_unused_files(self._options.check_stop)
             self._repository.remove_backups(incomplete)
         return manifest
 
@@ -210,7 +211,10 @@ class _Creation:
             file.seek(0)
             return self._repository.write_part(self._name, FILES_PART, file)
 
-    def _write_dump(self, dump: BinaryIO) -> FileEntry:
+    def _write_dump(self, dump: BinaryIO, snapshot: ExitStack) -> FileEntry:
+        """Store the dump. `snapshot` is closed once the dump does not need it any more."""
+        with snapshot:
+            await_dump(dump)
         return self._repository.write_part(self._name, DATABASE_PART, dump)
 
     def _list_copied(
@@ -277,6 +281,11 @@ class _Creation:
             copied += copy.bytes
             self._new_bytes += entry.bytes
             self._options.report(copied, total)
+            try:
+                self._options.check_stop()
+            except Stopped:
+                record.write()
+                raise
             yield copy, entry
         self._repository.sync_data_files(record.unrecorded)
 
@@ -315,11 +324,15 @@ class _CopyRecord:
         self._count += 1
         age = time.monotonic() - self._recorded_at
         if self._count >= _RECORD_FILES or age > _RECORD_INTERVAL:
-            self._number += 1
-            self._repository.write_copied(self._name, self._number, self.unrecorded)
-            self.unrecorded = {}
-            self._count = 0
-            self._recorded_at = time.monotonic()
+            self.write()
+
+    def write(self) -> None:
+        """Record what is not recorded."""
+        self._number += 1
+        self._repository.write_copied(self._name, self._number, self.unrecorded)
+        self.unrecorded = {}
+        self._count = 0
+        self._recorded_at = time.monotonic()
 
 
 class _FileCopier:

@@ -11,7 +11,7 @@ backups/<name>/verified.json   once the backup was verified
 
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -353,9 +353,9 @@ class Repository:
             self._storage.remove(_manifest_path(name))
             self._storage_of(name).remove_all()
 
-    def remove_unused_files(self) -> int:
+    def remove_unused_files(self, check_stop: Callable[[], None] = lambda: None) -> int:
         """Remove data files that no backup has; return their number. None are removed while a
-        backup is damaged: which ones it has is not known.
+        backup is damaged: which ones it has is not known. `check_stop` may end it by an error.
         """
         survey = self.survey()
         if survey.damaged:
@@ -365,6 +365,7 @@ class Repository:
             used.update(f"{table}/{path}" for table, path, _ in manifest.data_files())
         unused = self.list_data_files().keys() - used
         for name in unused:
+            check_stop()
             self._storage.remove(f"files/{name}")
         return len(unused)
 

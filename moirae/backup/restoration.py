@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -154,9 +154,11 @@ class Restoration:
         with ThreadPoolExecutor(1, "database") as pool:
             database = pool.submit(self._restore_database, settings)
             with ThreadPoolExecutor(_COPY_THREADS, "restore") as copying:
-                self._restore_data_files(root, copying)
+                # With their bytes; an interrupted restore may not have written them to the disk.
+                present = root.list_sizes()
+                self._restore_data_files(root, present, copying)
                 with self._open_files() as tar:
-                    self._restore_logs(root, tar, copying)
+                    self._restore_logs(root, present, tar, copying)
                     self._restore_batches(settings.home, tar)
                 if generation is not None:
                     now = int(time.time() * 1000)
@@ -191,12 +193,12 @@ class Restoration:
             f"backups/{self.manifest.name}/{part}", self.manifest.parts[part], copied
         )
 
-    def _restore_data_files(self, root: Storage, pool: Executor) -> None:
-        present = root.list_sizes()
+    def _restore_data_files(
+        self, root: Storage, present: Mapping[str, int], pool: Executor
+    ) -> None:
         files: list[tuple[str, str, FileEntry]] = []
         for table, path, entry in self.manifest.data_files():
             name = f"{table}/{path}"
-            # Else an interrupted restore has written it, perhaps not to the disk.
             if present.get(name) != entry.bytes or not _is_restored(root, name, entry):
                 files.append((table, path, entry))
         total = sum(entry.bytes for _, _, entry in files)
@@ -213,16 +215,20 @@ class Restoration:
             restored += size
             self._report(restored, total)
 
-    def _restore_logs(self, root: Storage, tar: BinaryIO, pool: Executor) -> None:
+    def _restore_logs(
+        self, root: Storage, present: Mapping[str, int], tar: BinaryIO, pool: Executor
+    ) -> None:
+        """A later version, with which an interrupted restore began the generation, stays."""
         writes: list[Future[None]] = []
 
         def write(name: str, content: bytes) -> None:
+            if present.get(name) == len(content) and root.read_log_file(name) == content:
+                return
             with root.write_stream(name, sync=False) as target:
                 target.write(content)
 
         for name, _, content in read_tar(tar, LOG_FOLDER):
-            if not root.exists(name):  # a later version may have begun the generation
-                writes.append(pool.submit(write, name, content.read()))
+            writes.append(pool.submit(write, name, content.read()))
         for written in writes:
             written.result()
 

@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from moirae.backup.destination import open_scheduled
 from moirae.backup.manifest import Manifest
 from moirae.backup.repository import Repository
 from moirae.config import BackupSettings, Settings
-from moirae.errors import Conflict, MoiraeError, UsageError
+from moirae.errors import Conflict, MoiraeError, Stopped, UsageError
 from moirae.runtime import (
     Role,
     connect_database,
@@ -39,6 +40,7 @@ _HEARTBEAT_INTERVAL = 2.0  # seconds
 _RETRY_AFTER = timedelta(minutes=5)
 _ROLE_TIMEOUT = 15.0  # seconds to wait for a predecessor to release role or lock
 _LOCK_POLL = 0.2  # seconds
+_END_TIMEOUT = 5.0  # seconds to wait for a backup that was told to stop
 _RECORDS_AGE = timedelta(days=400)
 _NICENESS = 10
 # The lock of the backup that runs, apart from the role of the process that runs the schedule.
@@ -112,6 +114,8 @@ class _Run:
                     "its disk mounted? To begin anew there, create the folder `backups` in it"
                 )
             manifest = create_backup(self._settings, self._repository, options)
+        except Stopped:
+            raise
         except Exception as error:
             with suppress(sql.DatabaseError):
                 self._records.fail(record, describe_error(error))
@@ -126,14 +130,15 @@ class _Run:
         )
         self._records.delete_before(_RECORDS_AGE)
         if keep is not None:
-            self._remove_expired(keep)
+            with suppress(Stopped):
+                self._remove_expired(keep, options.check_stop)
         return manifest
 
-    def _remove_expired(self, keep: int) -> None:
+    def _remove_expired(self, keep: int, check_stop: Callable[[], None]) -> None:
         expired = self._repository.survey().list_expired(keep)
         if expired:
             self._repository.remove_backups(expired)
-            self._repository.remove_unused_files()
+            self._repository.remove_unused_files(check_stop)
 
 
 def run_backups(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
@@ -149,12 +154,13 @@ def run_backups(settings: Settings, stop: threading.Event, parent: int | None = 
     with connect_database(settings, "backup process") as connection:
         check_generation(settings, connection)
         role = Role(connection, "backup", _ROLE_TIMEOUT)
-        schedule = _BackupSchedule(settings, settings.backup, connection)
+        schedule = _BackupSchedule(settings, settings.backup, connection, stop)
         with record_failure(role):
             while not stop.is_set():
                 role.fence()
                 role.heartbeat(schedule.run_once())
                 stop.wait(_HEARTBEAT_INTERVAL)
+            schedule.await_end()
         role.heartbeat("ended")
 
 
@@ -162,10 +168,15 @@ class _BackupSchedule:
     """Makes a backup, in a thread, when the last one is older than the interval."""
 
     def __init__(
-        self, settings: Settings, backup: BackupSettings, connection: sql.Connection
+        self,
+        settings: Settings,
+        backup: BackupSettings,
+        connection: sql.Connection,
+        stop: threading.Event,
     ) -> None:
         self._settings = settings
         self._backup = backup
+        self._stop = stop
         self._connection = connection
         self._repository = open_scheduled(backup)
         self._running: Future[None] | None = None
@@ -181,9 +192,22 @@ class _BackupSchedule:
             self._running = start_thread(self._back_up, "backup")
         return "running"
 
+    def await_end(self) -> None:
+        """Wait until a backup that runs has noticed the stop, but not for the end of a large file."""
+        if self._running is not None:
+            wait([self._running], _END_TIMEOUT)
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise Stopped("the backup was stopped: the next one continues it")
+
     def _back_up(self) -> None:
+        options = BackupOptions(check_stop=self._check_stop)
         try:
-            manifest = back_up(self._settings, self._repository, BackupOptions(), self._backup.keep)
+            manifest = back_up(self._settings, self._repository, options, self._backup.keep)
+        except Stopped as error:
+            _LOG.info(str(error), action="backup_stopped")
+            return
         except (MoiraeError, ArchiverError, DeltaError, OSError) as error:
             _LOG.error("backup failed", action="backup_failed", error=describe_error(error))
             return

@@ -124,6 +124,12 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
             f"{len(status['damaged_files']):,} damaged data files, such as {first['table_name']}/"
             f"{first['problem']}: see `moirae doctor --repair --dry-run`"
         )
+    if status["maintenance_errors"]:
+        first = status["maintenance_errors"][0]
+        yield (
+            f"maintenance of {len(status['maintenance_errors']):,} chunks fails, their files stay as "
+            f"they are: chunk {first['chunk']}: {first['task']}: {_shorten(first['error'])}"
+        )
     yield from _find_process_problems(status)
 
 

@@ -260,6 +260,15 @@ class DamagedFileStatus(TypedDict):
     checked_at: datetime
 
 
+class MaintenanceErrorStatus(TypedDict):
+    """Maintenance of a chunk that failed at its last try; `task` as in the log."""
+
+    chunk: int
+    task: str
+    error: str
+    failed_at: datetime
+
+
 class LostVerdictStatus(TypedDict):
     """Rows over which a rule has no verdict, because it exceeded its limits for them.
 
@@ -307,4 +316,5 @@ class StatusReport(TypedDict):
     unread_input: Sequence[UnreadInputStatus]
     backup: BackupStatus
     damaged_files: Sequence[DamagedFileStatus]
+    maintenance_errors: Sequence[MaintenanceErrorStatus]
     disks: Sequence[Mapping[str, Any]]

@@ -36,6 +36,7 @@ from moirae.runtime import connect_database, list_processes
 from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
 from sql.archive import (
+    ChunkGateway,
     ColumnRewriteGateway,
     DerivedChunkGateway,
     FileCheckGateway,
@@ -119,6 +120,7 @@ def collect_status(
         "unread_input": list_unread_input(connection, now),
         "backup": describe_backups(connection, backup),
         "damaged_files": list(map(asdict, FileCheckGateway(connection).list_problems())),
+        "maintenance_errors": list(map(asdict, ChunkGateway(connection).list_errors())),
         "disks": [disk.to_json() for disk in disks],
     }
 

@@ -53,6 +53,7 @@ class ChunkStates:
             closed = {chunk.id for chunk in self._archive.chunks if chunk.state in _STORED_STATES}
             compaction = Compaction(self._archive.tables.values(), dict)
             steps = compaction.plan(closed)
+            self._archive.forget_failures(COMPACT)
             self._outdated_chunks = list(dict.fromkeys(step.chunk for step in reversed(steps)))
         if not self._outdated_chunks:
             return []

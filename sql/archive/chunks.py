@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sql.gateway import Gateway
+from sql.values import replace_nul
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,16 @@ class ChunkMaintenanceRow:
     completed_versions: Mapping[str, int]
     expired_seconds: float
     ended_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceErrorRow:
+    """A maintenance task that failed at its last try: the chunk stays as it is."""
+
+    chunk: int
+    task: str
+    error: str
+    failed_at: datetime
 
 
 class ChunkGateway(Gateway):
@@ -79,6 +90,22 @@ class ChunkGateway(Gateway):
         """
         values = {"chunk": chunk_id, "name": name, "version": version}
         return self._value("put_completed_task", **values) is not None
+
+    def put_error(self, chunk_id: int, task: str, error: str) -> None:
+        """Record that a maintenance task failed."""
+        self._execute("put_error", chunk=chunk_id, task=task, error=replace_nul(error))
+
+    def delete_error(self, chunk_id: int, task: str) -> None:
+        """Forget that a task failed before it was completed."""
+        self._execute("delete_error", chunk=chunk_id, task=task)
+
+    def delete_errors_of(self, task: str) -> None:
+        """Forget the failures of a task, which is planned anew for all chunks."""
+        self._execute("delete_errors_of", task=task)
+
+    def list_errors(self) -> list[MaintenanceErrorRow]:
+        """The tasks that failed at their last try."""
+        return self._records(MaintenanceErrorRow, "list_errors")
 
     def delete_before(self, oldest: int) -> None:
         """Delete the chunks before chunk `oldest`."""

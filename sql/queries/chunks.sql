@@ -49,6 +49,24 @@ ON CONFLICT (chunk, name) DO UPDATE
     WHERE preparations.version < excluded.version
 RETURNING chunk
 
+-- put_error --
+-- A maintenance task failed.
+INSERT INTO maintenance_errors (chunk, task, error)
+SELECT id, %(task)s, %(error)s FROM chunks WHERE id = %(chunk)s FOR KEY SHARE
+ON CONFLICT (chunk, task) DO UPDATE SET error = excluded.error, failed_at = clock_timestamp()
+
+-- delete_error --
+-- A maintenance task was completed.
+DELETE FROM maintenance_errors WHERE chunk = %(chunk)s AND task = %(task)s
+
+-- delete_errors_of --
+-- A maintenance task is planned anew for all chunks.
+DELETE FROM maintenance_errors WHERE task = %(task)s
+
+-- list_errors --
+-- Maintenance tasks that failed at their last try.
+SELECT chunk, task, error, failed_at FROM maintenance_errors ORDER BY chunk, task
+
 -- raise_versions --
 -- Raise the version of chunks that received late rows.
 UPDATE chunks SET version = version + 1, late_at = clock_timestamp() WHERE id = ANY(%(ids)s)

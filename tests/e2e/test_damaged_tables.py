@@ -59,7 +59,7 @@ groups:
 """
 CLOSED_CHUNKS = 6
 COMPUTED_WITHIN = 600.0  # seconds
-KINDS = {"events", "contexts", "derived", "revisions", "rows"}
+KINDS = {"events", "contexts", "derived", "revisions", "rows", "summaries"}
 
 
 @pytest.fixture(scope="module")

@@ -558,12 +558,20 @@ def test_metrics_name_rows_ahead_and_held_relations(served: Served) -> None:
             "INSERT INTO held_relations (relation, fingerprint, rows, rows_in_use)"
             " VALUES ('hosts', 'f', 5, 54)"
         )
+        (chunk,) = served.connection.execute(  # type: ignore[misc]
+            "INSERT INTO maintenance_errors (chunk, task, error)"
+            " SELECT max(id), 'cluster', 'no space left' FROM chunks RETURNING chunk"
+        ).fetchone()
     text = served.ask("GET", "/metrics", "viewer").text
     assert 'moirae_rows_ahead_seconds{stream="cpu"} 285.5\n' in text
     assert 'moirae_ingest_lag_seconds{stream="cpu"} 0.0\n' in text
     assert 'moirae_late_rows_by_ahead_total{stream="cpu"} 0.0\n' in text
     assert 'moirae_held_relation_rows{relation="hosts"} 5.0\n' in text
     lag = served.ask("GET", "/api/v1/streams", "viewer").json()[0]["lag"]
+    assert 'moirae_maintenance_errors{task="cluster"} 1.0\n' in text
+    errors = served.ask("GET", "/api/v1/status", "viewer").json()["maintenance_errors"]
+    assert [(row["chunk"], row["error"]) for row in errors] == [(chunk, "no space left")]
+    served.connection.execute("DELETE FROM maintenance_errors")
     served.connection.execute("DELETE FROM held_relations")
     served.connection.execute(
         "UPDATE streams SET newest = %s, keys_ahead = '[]' WHERE name = 'cpu'", [newest]

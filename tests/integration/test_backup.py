@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 import sql
 from archiver.threads import start_thread
-from moirae.backup import creation, state
+from moirae.backup import creation, restoration, state
 from moirae.backup.creation import BackupOptions
 from moirae.backup.destination import open_repository
 from moirae.backup.encryption import AgeCipher
@@ -27,7 +27,7 @@ from moirae.backup.runs import back_up, run_backups
 from moirae.backup.verification import verify_backup
 from moirae.config import EXTERNAL_ALERTS, BackupSettings
 from moirae.config.settings import Settings, load_settings_from_environment
-from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound, UsageError
+from moirae.errors import BackupDamaged, Conflict, MoiraeError, NotFound, Stopped, UsageError
 from moirae.inspect.backups import describe_backups
 from moirae.inspect.status import collect_status
 from moirae.live.file_checks import FileChecks
@@ -77,8 +77,7 @@ def folder(public_folder: Path) -> Iterator[Path]:
     yield path
     for users in path.rglob("postgresql.users"):  # also of a restore that failed
         release_embedded_database(users.parent)
-    # The process that made a backup may still remove what no backup has.
-    shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(path)
 
 
 def _restore(backups: Path, target: Path, name: str | None = None) -> Settings:
@@ -165,6 +164,28 @@ def test_killed_backup_continues_and_is_never_taken_for_complete(
         last = BackupGateway(connection).get_last(str(repository(backups)))
         assert last is not None
         assert (last.name, last.rows) == (manifest.name, manifest.rows)
+
+
+def test_backup_that_is_told_to_stop_is_continued_and_no_failure(
+    original: Settings, folder: Path
+) -> None:
+    backups = folder / "backups"
+    copied: list[int] = []
+
+    def check_stop() -> None:
+        if len(copied) == 5:
+            raise Stopped("stopped")
+
+    with pytest.raises(Stopped):
+        make_backup(
+            original, backups, report=lambda done, _: copied.append(done), check_stop=check_stop
+        )
+    with connect_database(original, "tests") as connection:
+        assert BackupGateway(connection).get_last_failure(str(repository(backups))) is None
+    manifest = make_backup(original, backups)
+    data_bytes = sum(entry.bytes for _, _, entry in manifest.data_files())
+    part_bytes = sum(entry.bytes for entry in manifest.parts.values())
+    assert part_bytes < manifest.new_bytes < data_bytes + part_bytes
 
 
 def test_identities_are_read_where_commits_do_not_hold_them(
@@ -275,10 +296,15 @@ def test_damaged_file_of_a_backup_is_not_restored(original: Settings, folder: Pa
         connect_database(settings, "tests").close()
     # It continues when the cause is gone, also if a power failure has taken what was in memory.
     damaged.write_bytes(content)
-    for written in Path(settings.archive).rglob("*.parquet"):
-        written.write_bytes(bytes(written.stat().st_size))
     restored = Restoration(repository(backups), manifest)
     restored.check_empty(settings)
+    with (
+        patch.object(restoration, "begin_generation", side_effect=OSError("power failure")),
+        pytest.raises(OSError, match="power failure"),
+    ):
+        restored.restore(settings)
+    for written in filter(Path.is_file, Path(settings.archive).rglob("*")):
+        written.write_bytes(bytes(written.stat().st_size))
     assert restored.restore(settings) == 2
     assert problems_of(settings) == []
     stop_database(settings)

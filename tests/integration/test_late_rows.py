@@ -11,12 +11,15 @@ import orjson
 import pytest
 
 from archiver.chunks.chunk import CutPolicy
-from archiver.chunks.lifecycle import DELETE_CHUNK, LifecyclePolicy
+from archiver.chunks.lifecycle import CLUSTER, DELETE_CHUNK, LifecyclePolicy, MaintenanceTask
 from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.errors import RowsLost
 from archiver.formats import JSONL
 from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros
 from moirae.inspect.doctor import run_checks
+from moirae.inspect.health import list_problems
+from moirae.inspect.status import collect_status
 from moirae.runtime import storage
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
@@ -112,6 +115,33 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
         (letter,) = DeadLetterGateway(past.connection).list_newest("past", "expired", 10)
         assert b'"expired"' in letter.raw
         assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
+    finally:
+        maintenance.stop()
+
+
+def test_chunk_that_cannot_be_rewritten_is_a_problem_until_it_can(past: History) -> None:
+    """As where a rewrite would lose rows: its files stay."""
+    root = storage.open_storage(past.settings)
+    writer, maintenance = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
+    rewrite = maintenance.rewrite
+
+    def lose_rows(*_: Any) -> Any:
+        raise RowsLost("the rows of chunk 0 are not the same in one file")
+
+    try:
+        maintenance.rewrite = lose_rows
+        maintenance.submit([MaintenanceTask(0, CLUSTER, 0)])
+        maintenance.wait()
+        writer.record_results(maintenance.collect_results())
+        status = collect_status(past.connection, storage.open_storage(past.settings), [])
+        (problem,) = [line for line in list_problems(status) if "maintenance" in line]
+        assert "chunk 0: cluster: the rows of chunk 0 are not the same" in problem
+        maintenance.rewrite = rewrite
+        maintenance.submit([MaintenanceTask(0, CLUSTER, 0)])
+        maintenance.wait()
+        writer.record_results(maintenance.collect_results())
+        status = collect_status(past.connection, storage.open_storage(past.settings), [])
+        assert status["maintenance_errors"] == []
     finally:
         maintenance.stop()
 

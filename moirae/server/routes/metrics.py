@@ -88,6 +88,7 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     yield from _collect_topics(connection)
     yield from _collect_counts(connection)
     yield from _collect_backups(connection)
+    yield _count_maintenance_errors(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
 
@@ -125,6 +126,18 @@ def _collect_backups(connection: sql.Connection) -> Iterator[Metric]:
     failing.add_metric([], state.failure is not None)
     yield age
     yield failing
+
+
+def _count_maintenance_errors(connection: sql.Connection) -> Metric:
+    errors = GaugeMetricFamily(
+        "moirae_maintenance_errors",
+        "Maintenance tasks of chunks that failed at their last try.",
+        labels=["task"],
+    )
+    tasks = Counter(row.task for row in ChunkGateway(connection).list_errors())
+    for task, count in tasks.items():
+        errors.add_metric([task], count)
+    return errors
 
 
 def _collect_restarts(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:

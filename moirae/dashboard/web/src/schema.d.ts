@@ -3619,6 +3619,25 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * MaintenanceErrorStatus
+         * @description Maintenance of a chunk that failed at its last try; `task` as in the log.
+         */
+        MaintenanceErrorStatus: {
+            /** Chunk */
+            chunk: number;
+            /** Task */
+            task: string;
+            /** Error */
+            error: string;
+            /**
+             * Failed At
+             * Format: date-time
+             */
+            failed_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * MessagePreview
          * @description A message as text: JSON, or a mail.
          */
@@ -5541,6 +5560,8 @@ export interface components {
             backup: components["schemas"]["BackupStatus"];
             /** Damaged Files */
             damaged_files: components["schemas"]["DamagedFileStatus"][];
+            /** Maintenance Errors */
+            maintenance_errors: components["schemas"]["MaintenanceErrorStatus"][];
             /** Disks */
             disks: {
                 [key: string]: unknown;

@@ -37,7 +37,7 @@ def test_rows_of_a_chunk_are_counted_by_source_unit(
     assert maintenance.collect_results() == []
 
 
-def test_failed_task_is_logged_and_can_be_submitted_again(
+def test_failed_task_is_reported_and_can_be_submitted_again(
     maintenance: ChunkMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -48,7 +48,8 @@ def test_failed_task_is_logged_and_can_be_submitted_again(
         patched.setattr(StreamTable, "cluster", fail)
         maintenance.submit([task])
         maintenance.wait()
-    assert maintenance.collect_results() == []
+    (failure,) = maintenance.collect_results()
+    assert (failure.task, failure.error) == (task, "no space left on device")
     (entry,) = logs
     assert (entry["action"], entry["task"], entry["chunk"]) == ("maintenance_failed", CLUSTER, 3)
     maintenance.submit([task])

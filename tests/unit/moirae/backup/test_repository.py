@@ -13,7 +13,7 @@ from archiver.storage import LocalStorage
 from moirae.backup.encryption import AgeCipher, PlainCipher
 from moirae.backup.manifest import FileEntry, Manifest
 from moirae.backup.repository import Ownership, Repository
-from moirae.errors import BackupDamaged, Conflict, NotFound
+from moirae.errors import BackupDamaged, Conflict, NotFound, Stopped
 from tests.unit.moirae.backup.test_manifest import make_manifest
 
 
@@ -62,6 +62,13 @@ def test_files_of_removed_backups_are_removed(repository: Repository) -> None:
     repository.write_manifest(make_manifest(2))
     repository.remove_backups(["b1"])
     assert [manifest.name for manifest in list_complete(repository)] == ["b2"]
+
+    def stop() -> None:
+        raise Stopped("stopped")
+
+    with pytest.raises(Stopped):
+        repository.remove_unused_files(stop)
+    assert len(repository.list_data_files()) == 3
     assert repository.remove_unused_files() == 1
     assert repository.list_data_files().keys() == {"streams/s/a", "streams/s/b"}
 

@@ -30,6 +30,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "set_aside": [],
         "held_relations": [],
         "damaged_files": [],
+        "maintenance_errors": [],
         "restarts": [],
         "source_errors": [],
         "lost_records": [],
