@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -75,6 +77,42 @@ def show(
     for name, value in event.pop("attributes").items():
         event[f"event.{name}"] = value
     print_properties([*event.items(), *_format_contexts(details)])
+
+
+@app.command()
+def changes(
+    eid: EventArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    within: Annotated[str, typer.Option(help="How long before the event a change may be.")] = "6h",
+    span: Annotated[
+        str, typer.Option("--range", help="The hours of so long before the event are compared.")
+    ] = "56d",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show what changed near an event in time and place.
+
+    First those changes whose kind came before alerts of the rule more often than before other hours.
+    This is no statement of cause.
+    """
+    from moirae.services.operations.recent_changes import ChangesQuery, list_changes
+
+    query = make_query(ChangesQuery, within=within, range=span)
+    with open_services(workspace) as services:
+        recent = list_changes(services, eid, query)
+    if output is OutputFormat.JSON:
+        print_json(asdict(recent))
+        return
+    if not recent.streams:
+        print("no stream declares `changes`: see docs/howto/show-changes.md")
+    elif not recent.changes and not recent.unread:
+        print(f"no change within {within} before, in {', '.join(recent.streams)}")
+    for change in recent.changes:
+        lines = change.sentence.split("; ")
+        print(f"{change.ts:%Y-%m-%d %H:%M:%SZ}  {lines[0]}", *lines[1:], sep="\n    ")
+    if recent.omitted:
+        print(f"… and {recent.omitted:,} more")
+    for entry in recent.unread:
+        print(f"{entry.stream}: {entry.reason}")
 
 
 def _format_row(event: StoredEventRow) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from moirae.config.changed_declarations import (
     describe_changed_declarations,
     digest_declarations,
 )
+from moirae.config.changes import DeclaredChanges
 from moirae.config.durations import (
     DURATION_SCHEMA,
     Duration,
@@ -44,6 +45,7 @@ __all__ = [
     "BackupSettings",
     "DURATION_SCHEMA",
     "Declarations",
+    "DeclaredChanges",
     "Duration",
     "EXTERNAL_ALERTS",
     "FILE_NAME",

@@ -32,6 +32,7 @@ from archiver.formats import (
     TimeReading,
 )
 from archiver.globs import PathGlob, matches_part, parse_glob
+from moirae.config.changes import DeclaredChanges, find_changes_problems
 from moirae.config.columns import (
     ColumnsModel,
     check_column_names,
@@ -392,6 +393,11 @@ class Stream(ColumnsModel):
         description="Summaries of closed chunks that are kept whether or not a rule asks for them.",
     )
 
+    changes: DeclaredChanges | None = Field(
+        default=None,
+        description="The rows are changes, which are listed with alerts near them.",
+    )
+
     was: TableName | None = Field(
         default=None,
         description="Name that the stream had before: its history goes on under the new one.",
@@ -433,6 +439,16 @@ class Stream(ColumnsModel):
         if declared is not None:
             raise_problems(find_summary_problems(summaries, column_types(declared)))
         return summaries
+
+    @field_validator("changes")
+    @classmethod
+    def _validate_changes(
+        cls, changes: DeclaredChanges | None, info: ValidationInfo
+    ) -> DeclaredChanges | None:
+        declared = info.data.get("declared_columns")
+        if changes is not None and declared is not None:
+            raise_problems(list(find_changes_problems(changes, column_types(declared))))
+        return changes
 
     @property
     def redactions(self) -> tuple[Redaction, ...]:

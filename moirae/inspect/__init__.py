@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
+    from moirae.inspect.stream_rows import read_stream_rows
     from moirae.inspect.stream_sample import StreamSample, read_sample
-    from moirae.inspect.timeline import Timeline, load_timeline
+    from moirae.inspect.timeline import MissingSeries, Timeline, load_timeline
     from moirae.inspect.topics import (
         describe_lost_records,
         list_brokers_away,
@@ -66,6 +67,7 @@ __all__ = [
     "StatusReport",
     "StreamSample",
     "TableCheck",
+    "MissingSeries",
     "Timeline",
     "assess_health",
     "assess_live_condition",
@@ -89,6 +91,7 @@ __all__ = [
     "list_set_aside",
     "list_source_errors",
     "load_timeline",
+    "read_stream_rows",
     "make_norm_metrics",
     "measure_unread_input",
     "print_summary",
@@ -139,7 +142,8 @@ _MODULES = {
     "set_aside": ("describe_subject", "list_set_aside"),
     "inference": ("ProposedStream", "propose_stream"),
     "stream_sample": ("StreamSample", "read_sample"),
-    "timeline": ("Timeline", "load_timeline"),
+    "stream_rows": ("read_stream_rows",),
+    "timeline": ("MissingSeries", "Timeline", "load_timeline"),
     "topics": ("describe_lost_records", "list_brokers_away", "list_source_errors"),
     "state": ("collect_state",),
     "unread_input": ("measure_unread_input",),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from moirae.services.operations import (
     events,
     queries,
     recalls,
+    recent_changes,
     rules,
     silences,
     similarity,
@@ -110,6 +112,20 @@ def why(workspace: Workspace, alert: str, cursor: str | None = None) -> Page:
     explained = backtests.explain_alert(workspace, alert, backtests.WhyQuery(at=None))
     parts = [Part("explanation", {name: value}) for name, value in explained.items()]
     return make_page({"alert": alert}, parts, cursor)
+
+
+def what_changed(
+    workspace: Workspace, alert: str, within: str = "6h", cursor: str | None = None
+) -> Page:
+    """What changed near an alert in time and place: deployments, configuration and the like, first
+    those that came before alerts of this rule more often than before other hours. This is no
+    statement of cause. `alert`: ID of the alert or its event. `within`: how long before.
+    """
+    query = recent_changes.ChangesQuery.model_validate({"within": within})
+    recent = recent_changes.list_changes(workspace, alert, query)
+    parts = [Part("changes", asdict(change)) for change in recent.changes]
+    parts += [Part("unread", asdict(entry)) for entry in recent.unread]
+    return make_page({"alert": alert, "streams": list(recent.streams)}, parts, cursor)
 
 
 def list_fixes(workspace: Workspace, rule: str, cursor: str | None = None) -> Page:
@@ -240,7 +256,8 @@ def _added(added: alerts.AddedNote) -> Page:
 Tool = Callable[..., Page]
 
 READING: dict[str, Tool] = {
-    tool.__name__: tool for tool in (list_alerts, get_alert, find_similar, list_fixes, explain_rule)
+    tool.__name__: tool
+    for tool in (list_alerts, get_alert, find_similar, what_changed, list_fixes, explain_rule)
 }
 """What a viewer may do."""
 ASKING: dict[str, Tool] = {

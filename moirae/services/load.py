@@ -19,6 +19,7 @@ _MODULES = (
     "overview",
     "queries",
     "recalls",
+    "recent_changes",
     "relations",
     "rules",
     "set_aside",

@@ -21,7 +21,14 @@ from tests.served import Served, apply_rules, serve_here
 pytestmark = pytest.mark.services
 
 ALERT, NEWEST = str(alert_id(1)), str(alert_id(COUNT - 1))
-READING = {"list_alerts", "get_alert", "find_similar", "list_fixes", "explain_rule"}
+READING = {
+    "list_alerts",
+    "get_alert",
+    "find_similar",
+    "what_changed",
+    "list_fixes",
+    "explain_rule",
+}
 ASKING = {"ask_history", "why"}
 WRITING = {"acknowledge", "note", "checked", "resolve", "silence"}
 AGENT = Implementation(name="pager-helper", version="1")

@@ -40,6 +40,12 @@ MODULES_BY_TEST = {
     "unit/moirae/evaluation/test_necessary_rows.py": "moirae.evaluation.necessary_scan",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
+    "unit/moirae/config/test_streams.py": "moirae.config.changes",
+    "unit/moirae/inspect/test_timeline.py": "moirae.inspect.stream_rows",
+    "integration/test_recent_changes.py": """
+        moirae.recent_changes.load moirae.services.operations.recent_changes""",
+    "unit/moirae/recent_changes/test_ranking.py": """
+        moirae.recent_changes.describe moirae.recent_changes.kinds""",
     "property/test_why_is_live.py": """
         moirae.why.alerts_at moirae.why.evaluation moirae.why.explain moirae.why.explanation""",
     "unit/moirae/live/sources/discovery/test_changed_files.py": "moirae.live.sources.discovery.recorded_versions",

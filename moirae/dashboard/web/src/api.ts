@@ -27,6 +27,7 @@ export type DeadLetterPage = Schemas["DeadLetterPage"];
 export type EventAnswers = Schemas["EventAnswers"];
 export type EventDetails = Schemas["EventDetails"];
 export type ForecastRecord = Schemas["ForecastRecordSummary"];
+export type EventChanges = Schemas["EventChanges"];
 export type HistoryChange = Schemas["HistoryChangeRow"];
 export type HeldBackAlert = Schemas["HeldBackAlert"];
 export type Hit = Schemas["SimilarEvent"];

@@ -1629,6 +1629,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events/{event}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what changed near an event in time and place, as streams declare `changes`.
+         * @description Show what changed near an event in time and place, as streams declare `changes`.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["recent_changes_list_changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events/{event}/judgements": {
         parameters: {
             query?: never;
@@ -3190,6 +3212,32 @@ export interface components {
             answers: components["schemas"]["RecallAnswer"][];
         };
         /**
+         * EventChanges
+         * @description What changed before an event; first those after which alerts were most frequent.
+         *
+         *     It names no cause. `streams`: those that declare changes. `similar`: number of most similar past
+         *     alerts that were asked. `omitted`: number of further changes that are not listed.
+         */
+        EventChanges: {
+            /**
+             * Ts
+             * Format: date-time
+             */
+            ts: string;
+            /** Within Seconds */
+            within_seconds: number;
+            /** Streams */
+            streams: string[];
+            /** Similar */
+            similar: number;
+            /** Changes */
+            changes: components["schemas"]["ListedChange"][];
+            /** Omitted */
+            omitted: number;
+            /** Unread */
+            unread: components["schemas"]["UnreadStream"][];
+        };
+        /**
          * EventCounts
          * @description Numbers of events.
          */
@@ -3387,6 +3435,29 @@ export interface components {
             at: string;
         };
         /**
+         * HourComparison
+         * @description How often a change of the kind came before hours with an alert of the rule, and without.
+         *
+         *     Of all keys of the rule. `ratio`: of the two shares, with its 95 % interval; None where no hour
+         *     without an alert has such a change.
+         */
+        HourComparison: {
+            /** Alert Hours */
+            alert_hours: number;
+            /** With Change */
+            with_change: number;
+            /** Other Hours */
+            other_hours: number;
+            /** Other With Change */
+            other_with_change: number;
+            /** Ratio */
+            ratio: number | null;
+            /** Low */
+            low: number;
+            /** High */
+            high: number;
+        };
+        /**
          * IncompleteRule
          * @description A rule that failed or is in quarantine, and has not evaluated rows from `since` on.
          *
@@ -3490,6 +3561,38 @@ export interface components {
              * @description Only about this alert: its ID or a unique prefix.
              */
             alert?: string | null;
+        };
+        /**
+         * ListedChange
+         * @description A change before the event.
+         *
+         *     `steps`: how far its place is in the relation topology. `similar_with_change`: how many of the
+         *     most similar past alerts such a change came before. `not_compared`: why `hours` is None.
+         *     `sentence`: all of it in words.
+         */
+        ListedChange: {
+            /** Stream */
+            stream: string;
+            /**
+             * Ts
+             * Format: date-time
+             */
+            ts: string;
+            /** What */
+            what: string;
+            /** Place */
+            place: {
+                [key: string]: string;
+            };
+            /** Steps */
+            steps: number;
+            /** Similar With Change */
+            similar_with_change: number;
+            hours: components["schemas"]["HourComparison"] | null;
+            /** Not Compared */
+            not_compared: string | null;
+            /** Sentence */
+            sentence: string;
         };
         /**
          * Login
@@ -5423,6 +5526,16 @@ export interface components {
             checked_at: string;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * UnreadStream
+         * @description A stream of changes of which nothing was read, and why.
+         */
+        UnreadStream: {
+            /** Stream */
+            stream: string;
+            /** Reason */
+            reason: string;
         };
         /**
          * UnresolvedAlertSummary
@@ -8263,6 +8376,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    recent_changes_list_changes: {
+        parameters: {
+            query?: {
+                /** @description How long before the event a change may be, in s or as text such as `6h`. */
+                within?: number | string;
+                /** @description Hours of so long before the event are compared, in s or as text such as `56d`. */
+                range?: number | string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventChanges"];
                 };
             };
             /** @description A problem */

@@ -199,6 +199,21 @@ def test_folder_of_archived_files_is_relative_to_the_workspace(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("{what: version, where: {host: host}}", "'version' is no column of the stream"),
+        ("{what: host, where: {host: node}}", "'node' is no column of the stream"),
+        ("{what: host, where: {}}", "where"),
+        ("{what: host, where: {host: host}, steps: 9}", "steps"),
+    ],
+)
+def test_changes_name_columns_of_their_stream(tmp_path: Path, changes: str, message: str) -> None:
+    text = STREAM.replace("time: ts", f"time: ts\n    changes: {changes}")
+    (problem,) = load_problems(tmp_path, text)
+    assert message in problem
+
+
+@pytest.mark.parametrize(
     ("redact", "message"),
     [
         ("{column: ts, pattern: x}", "'ts' is no column of type string, and not _extra"),

@@ -49,6 +49,7 @@ import { AlertActions } from "../components/actions";
 import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/chart";
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
+import { ChangesCard } from "../components/changes";
 import { NotificationCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -164,6 +165,7 @@ function Report({ report, error, reload, update }: ReportProps) {
         </section>
         <div className="side">
           <NormCard answers={recalls} event={event} alert={alert} />
+          {event && <ChangesCard eid={alert.eid} revision={similar?.number ?? 0} />}
           {event && <TimelineCard alert={alert} attributes={event.attributes} choose={setChosen} />}
           {isOperator && event && !isBuiltIn(alert.rule) && <WhyCard alert={alert.id} chosen={chosen} />}
           <Card isCompact>

@@ -1,0 +1,51 @@
+"""Reads rows of a stream around an event, as far as pages can show them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from archiver.delta import StreamSchema, StreamTable
+from archiver.time_range import TimeRange
+from archiver.times import from_micros, micros_column
+
+_MAX_ROWS = 2_000_000  # of the files that are read at once
+
+
+def read_stream_rows(
+    table: StreamTable, key: Mapping[str, Any], columns: Sequence[str], time_range: TimeRange
+) -> pa.Table | str:
+    """The time, the key and some columns of the rows of a key in a range, or why there are none."""
+    files = table.data_files(time_range)
+    if not files:
+        oldest = [entry.oldest for entry in table.files_by_chunk().values()]
+        if oldest and time_range.end is not None and time_range.end <= min(oldest):
+            return (
+                f"no rows: those of this stream start at {from_micros(min(oldest)):%Y-%m-%d %H:%M}Z"
+            )
+        return "no rows in this range"
+    if sum(file.rows for file in files) > _MAX_ROWS:
+        return f"more than {_MAX_ROWS:,} rows to read"
+    names = list(dict.fromkeys([table.schema.time, *key, *columns]))
+    try:
+        table.fetch(files)
+        tables = [table.read_file(file.path, names) for file in files]
+    except FileNotFoundError:
+        return "the rows have expired meanwhile"
+    rows = pa.concat_tables(
+        [_filter_rows(entry, table.schema, key, time_range) for entry in tables]
+    )
+    return rows if len(rows) else "no rows in this range"
+
+
+def _filter_rows(
+    rows: pa.Table, schema: StreamSchema, key: Mapping[str, Any], time_range: TimeRange
+) -> pa.Table:
+    for name, value in key.items():
+        column = rows[name]
+        if value is None:
+            rows = rows.filter(pc.is_null(column))
+        else:
+            rows = rows.filter(pc.equal(column.cast(pa.string()), str(value)))
+    return rows.filter(pa.array(time_range.mask(micros_column(rows, schema.time))))

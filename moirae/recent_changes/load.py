@@ -1,0 +1,179 @@
+"""Reads changes, alerts and topology of a workspace, and ranks what changed before an alert."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+import sql
+from archiver.delta import StreamSchema, StreamTable
+from archiver.storage import StorageRoot
+from archiver.time_range import TimeRange
+from archiver.times import Micros, duration_to_micros, micros_column, to_micros
+from moirae.config import DeclaredChanges, Settings
+from moirae.errors import NotFound
+from moirae.inspect import read_stream_rows
+from moirae.inspect.past_events import load_answers
+from moirae.recent_changes.locations import Location, Topology, make_topology
+from moirae.recent_changes.ranking import (
+    Change,
+    PastAlert,
+    Question,
+    RankedChange,
+    rank_changes,
+)
+from sql.alerts import AlertFilter, AlertGateway, AlertRow
+from sql.archive import RelationGateway
+from sql.events import EventGateway
+
+TOPOLOGY = "topology"
+"""The relation that says which places are neighbours: `source`, `target` and `kind`."""
+_MAX_SIMILAR = 10  # most similar past alerts that are asked
+_MAX_ALERTS = 10_000  # newest ones of the rule
+
+
+@dataclass(frozen=True)
+class UnreadChanges:
+    """A stream of changes of which nothing was read, and why."""
+
+    stream: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RecentChanges:
+    """What changed before an event, ranked. `similar`: number of similar past alerts asked.
+
+    `start`: of the hours that were compared. `streams`: those that declare changes.
+    """
+
+    ts: datetime
+    start: datetime
+    within: timedelta
+    streams: Sequence[str]
+    similar: int
+    changes: Sequence[RankedChange]
+    unread: Sequence[UnreadChanges]
+
+
+def load_recent_changes(
+    settings: Settings,
+    storage: StorageRoot,
+    schemas: Sequence[StreamSchema],
+    connection: sql.Connection,
+    eid: UUID,
+    *,
+    within: timedelta,
+    span: timedelta,
+) -> RecentChanges:
+    """What changed up to `within` before an event, compared with the hours of `span` before it.
+
+    Raises `NotFound`.
+    """
+    event = EventGateway(connection).get(eid)
+    if event is None:
+        raise NotFound(f"event {eid} has been deleted")
+    declared = {name: stream.changes for name, stream in settings.streams.items() if stream.changes}
+    if not declared:
+        return RecentChanges(event.ts, event.ts, within, [], 0, [], [])
+    alerts = _list_alerts(connection, event.rule, event.ts - span, event.ts)
+    start = max([event.ts - span, *([alerts[-1].starts_at] if alerts else [])])
+    changes: list[Change] = []
+    unread: list[UnreadChanges] = []
+    time_range = TimeRange(to_micros(start - within), to_micros(event.ts) + 1)
+    starts: dict[str, Micros] = {}
+    for schema in schemas:
+        if schema.name not in declared:
+            continue
+        rows = _read_rows(storage, schema, declared[schema.name], time_range)
+        if isinstance(rows, str):
+            unread.append(UnreadChanges(schema.name, rows))
+            continue
+        changes += _list_changes(schema, declared[schema.name], rows)
+        starts[schema.name] = max(to_micros(start), int(micros_column(rows, schema.time).min()))
+    similar = _list_similar(connection, eid)
+    question = Question(
+        key=to_location(event.key),
+        ts=to_micros(event.ts),
+        within=duration_to_micros(within),
+        starts=starts,
+        similar=similar,
+        past=[_to_past_alert(alert, to_micros(event.ts)) for alert in alerts],
+        topology=_load_topology(connection, event.ts),
+        steps={name: entry.steps for name, entry in declared.items()},
+    )
+    ranked = rank_changes(changes, question)
+    return RecentChanges(event.ts, start, within, sorted(declared), len(similar), ranked, unread)
+
+
+def to_location(values: Mapping[str, Any]) -> Location:
+    """Values as text, without NULL."""
+    return {name: _to_text(value) for name, value in values.items() if value is not None}
+
+
+def _to_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _list_alerts(
+    connection: sql.Connection, rule: str, since: datetime, until: datetime
+) -> list[AlertRow]:
+    """The alerts of a rule that fired and were not withdrawn, newest first; also historical ones."""
+    selection = AlertFilter(rule=rule, include_all=True, since=since, until=until)
+    alerts = AlertGateway(connection).list_newest(selection, limit=_MAX_ALERTS)
+    return [alert for alert in alerts if _counts(alert) and alert.starts_at >= since]
+
+
+def _counts(alert: AlertRow) -> bool:
+    is_withdrawn = "withdrawn" in (alert.state, alert.history)
+    return alert.fired_at is not None and not is_withdrawn
+
+
+def _to_past_alert(alert: AlertRow, now: Micros) -> PastAlert:
+    end = now if alert.ends_at is None else to_micros(alert.ends_at)
+    return PastAlert(to_location(alert.key), to_micros(alert.starts_at), end)
+
+
+def _list_similar(connection: sql.Connection, eid: UUID) -> list[tuple[Location, Micros]]:
+    """Key and time of the most similar past events; those that have been deleted are left out."""
+    similar: dict[UUID, tuple[Location, Micros]] = {}
+    for answer in load_answers(connection, eid):
+        for hit in answer.hits or []:
+            if hit.past is not None:
+                similar[hit.eid] = to_location(hit.past["key"]), to_micros(hit.ts)
+    return list(similar.values())[:_MAX_SIMILAR]
+
+
+def _load_topology(connection: sql.Connection, ts: datetime) -> Topology:
+    """The neighbours by the rows that were valid at a time."""
+    edges = []
+    for version in RelationGateway(connection).list_versions(TOPOLOGY):
+        is_valid = version.valid_from <= ts and (version.valid_to is None or ts < version.valid_to)
+        if version.row is not None and is_valid:
+            source, target = version.row.get("source"), version.row.get("target")
+            if source is not None and target is not None:
+                edges.append((_to_text(source), _to_text(target)))
+    return make_topology(edges)
+
+
+def _read_rows(
+    storage: StorageRoot, schema: StreamSchema, declared: DeclaredChanges, time_range: TimeRange
+) -> pa.Table | str:
+    if not StreamTable.exists(storage, schema.name):
+        return "nothing is archived yet"
+    return read_stream_rows(StreamTable(storage, schema), {}, declared.columns, time_range)
+
+
+def _list_changes(
+    schema: StreamSchema, declared: DeclaredChanges, rows: pa.Table
+) -> Iterator[Change]:
+    """Rows without a text of what was changed are left out."""
+    times = micros_column(rows, schema.time).tolist()
+    columns = {name: rows[name].to_pylist() for name in declared.columns}
+    for number, (ts, what) in enumerate(zip(times, columns[declared.what], strict=True)):
+        if what is not None:
+            values = {name: columns[column][number] for name, column in declared.where.items()}
+            yield Change(schema.name, ts, _to_text(what), to_location(values))
