@@ -52,7 +52,7 @@ def _sources(rule: Rule, name: str) -> Iterator[tuple[str, str]]:
     """The columns of streams whose type is that of a column of the event query, also through
     derived streams.
     """
-    derived = {query.stream: query.expr for query in rule.derived}
+    derived = rule.derived_queries
     if rule.spec.expr is not None:
         yield from _sources_in(rule.spec.expr, name, derived)
     elif rule.spec.stream is not None:
@@ -99,7 +99,7 @@ def with_term_types(definition: Definition, altered: Mapping[str, Mapping[str, s
     `altered`: by stream and column, the present type of columns that had another text before.
     """
     types: dict[str, str] = {}
-    derived = {query.stream: query.expr for query in definition.rule.derived}
+    derived = definition.rule.derived_queries
     for name, context in definition.spec.context.items():
         result_types = set(definition.result_columns.get(name, {}).values())
         reached = find_tables_reached(tables_in(context.sql), derived)

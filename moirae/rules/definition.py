@@ -11,8 +11,8 @@ from moirae.rules.external import EXTERNAL_GROUP, LABELS_ATTRIBUTE, LABELS_CONTE
 from moirae.rules.model import AlertSpec, Group
 from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.revision_streams import derived_without
-from moirae.rules.rule_set import RevisionStream, Rule, build_rules
-from recall.query import Shape, Tables, infer_shape
+from moirae.rules.rule_set import EventStream, RevisionStream, Rule, build_rules
+from recall.query import Shape, Tables, find_tables_reached, infer_shape, tables_in
 from recall.requests import SimilarQuestion
 from recall.revisions import HIT_COLUMNS, context_column
 
@@ -109,7 +109,16 @@ class Definition:
     @property
     def is_early(self) -> bool:
         """Whether events are detected while what they are computed from may change."""
-        return self.spec.early or self.reads_revisions
+        return self.spec.early or self.reads_revisions or self._reads_early_events
+
+    @cached_property
+    def _reads_early_events(self) -> bool:
+        """Whether its event query reads events that are detected early."""
+        early = {stream.name for stream in self.rule.event_streams if stream.is_early}
+        if not early or self.spec.expr is None:
+            return False
+        reached = find_tables_reached(tables_in(self.spec.expr), self.rule.derived_queries)
+        return not early.isdisjoint(reached)
 
     @property
     def reads_revisions(self) -> bool:
@@ -155,12 +164,15 @@ class Definition:
 
     def to_json(self) -> dict[str, Any]:
         """The definition as stored in the database."""
-        return {
+        content = {
             "rule": self.rule.to_json(),
             "reads": [_stream_to_json(stream) for stream in self.rule.revision_streams],
             "term_types": dict(self.rule.term_types),
             **self.results_to_json(),
         }
+        if self.rule.event_streams:  # the digests of rules without any stay
+            content["events"] = [_stream_to_json(stream) for stream in self.rule.event_streams]
+        return content
 
     def results_to_json(self) -> dict[str, Any]:
         """What the check of the rule has added to it."""
@@ -178,10 +190,12 @@ class Definition:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
         """Restore a definition from `to_json`; its rule has no origin."""
-        streams = [_stream_from_json(values) for values in stored.get("reads", ())]
+        streams = [RevisionStream(**_read_stream(values)) for values in stored.get("reads", ())]
+        event_streams = [EventStream(**_read_stream(values)) for values in stored.get("events", ())]
         rule = replace(
             Rule.from_json(stored["rule"]),
             revision_streams=tuple(streams),
+            event_streams=tuple(event_streams),
             term_types=stored.get("term_types", {}),
         )
         return cls.from_results(rule, stored)
@@ -238,7 +252,7 @@ def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozens
 
     `streams` maps declared streams to their time columns.
     """
-    derived = {derived.stream: derived.expr for derived in rule.derived}
+    derived = rule.derived_queries
     if rule.revision_streams:
         derived = derived_without(derived, {stream.name for stream in rule.revision_streams})
     return Tables(streams, relations, derived)
@@ -246,7 +260,7 @@ def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozens
 
 def build_event_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
     """The tables that the event query of a rule may read: streams of recalls and stages too."""
-    derived = {derived.stream: derived.expr for derived in rule.derived}
+    derived = rule.derived_queries
     revision_streams = {stream.name: "ts" for stream in rule.revision_streams}
     return Tables({**streams, **revision_streams}, relations, derived)
 
@@ -288,9 +302,9 @@ def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
     return replace(shape, lag=shape.lag + duration_to_micros(rule.query_offset))
 
 
-def _stream_to_json(stream: RevisionStream) -> dict[str, Any]:
+def _stream_to_json(stream: RevisionStream | EventStream) -> dict[str, Any]:
     return {**asdict(stream), "columns": list(stream.columns.items())}
 
 
-def _stream_from_json(values: Mapping[str, Any]) -> RevisionStream:
-    return RevisionStream(**{**values, "columns": dict(values["columns"])})
+def _read_stream(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {**values, "columns": dict(values["columns"])}

@@ -27,7 +27,7 @@ def find_key_sources(
     if definition.reads_revisions:
         return ()
     spec = definition.spec
-    derived = {query.stream.lower(): query.expr for query in definition.rule.derived}
+    derived = definition.rule.derived_queries
     sql = spec.expr
     if sql is None:
         sql = f"SELECT {', '.join(f'`{name}`' for name in definition.key)} FROM {spec.stream}"

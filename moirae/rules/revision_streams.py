@@ -10,10 +10,16 @@ from typing import NamedTuple
 
 from archiver.delta import ARROW_TYPES
 from moirae.errors import Problem
+from moirae.rules.event_names import (
+    RuleNames,
+    find_producers,
+    find_tables_in,
+    list_event_queries,
+)
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
-from recall.query import Unsupported, find_tables_reached, tables_in
+from recall.query import find_tables_reached
 
 # Columns of all revisions before those of the row.
 _REVISION_COLUMNS = {"seq": "bigint", "op": "string", "row_key": "string"}
@@ -74,9 +80,8 @@ def find_streams_read(rule: Rule, names: Collection[str]) -> frozenset[str]:
     if rule.spec.expr is None:
         tables = frozenset({(rule.spec.stream or "").lower()})
     else:
-        tables = _tables_in(rule.spec.expr)
-    derived = {query.stream.lower(): query.expr for query in rule.derived}
-    return find_tables_reached(tables, derived).intersection(names)
+        tables = find_tables_in(rule.spec.expr)
+    return find_tables_reached(tables, rule.derived_queries).intersection(names)
 
 
 def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
@@ -87,9 +92,9 @@ def find_other_readers(rule: Rule, names: Collection[str]) -> Iterator[Problem]:
     spec = rule.spec
     own = {*spec.context, *spec.surroundings, *spec.recall, *(stage.stream for stage in spec.then)}
     queries = list_queries(spec)
-    derived = {query.stream.lower(): query.expr for query in rule.derived}
+    derived = rule.derived_queries
     for path, sql in queries.items():
-        read = find_tables_reached(_tables_in(sql) - own, derived).intersection(names)
+        read = find_tables_reached(find_tables_in(sql) - own, derived).intersection(names)
         if read:
             yield rule.make_problem(
                 f"it reads the stream {min(read)} of a recall or stage; only event queries and "
@@ -118,7 +123,7 @@ def find_derived_readers(
     expressions = {query.stream.lower(): query.expr for query in derived}
     readers = set()
     for query in derived:
-        if names and not find_tables_reached(_tables_in(query.expr), expressions).isdisjoint(names):
+        if names and not find_tables_reached(find_tables_in(query.expr), expressions).isdisjoint(names):
             readers.add(query)
     return frozenset(readers)
 
@@ -128,7 +133,7 @@ def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[
     expressions = {name.lower(): expr for name, expr in derived.items()}
     independent = {}
     for name, expr in derived.items():
-        if find_tables_reached(_tables_in(expr), expressions).isdisjoint(names):
+        if find_tables_reached(find_tables_in(expr), expressions).isdisjoint(names):
             independent[name] = expr
     return independent
 
@@ -136,10 +141,13 @@ def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[
 def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
     """Yield the rules whose event query reads, directly or not, what follows from their events."""
     outputs = list_outputs(rules)
+    rule_names = RuleNames(rules)
     read_by_rule: dict[str, dict[str, str]] = {}  # by rule: the stream read of each other rule
     for rule in rules:
         read = sorted(find_streams_read(rule, outputs.keys()))
-        read_by_rule[rule.id] = {outputs[name].rule: name for name in reversed(read)}
+        producers = {outputs[name].rule: name for name in reversed(read)}
+        producers |= dict(find_producers(rule, rule_names, list_event_queries(rule)))
+        read_by_rule[rule.id] = producers
     for rule in rules:
         path = _find_path(rule.id, read_by_rule)
         if path is not None:
@@ -151,18 +159,25 @@ def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
 
 
 def order_by_reads(rules: Sequence[Rule]) -> list[Rule]:
-    """Rules without cycles, each after those whose streams it reads, else as given."""
+    """Rules without cycles, each after those whose streams it reads, else as given.
+
+    Contexts and recalls of two rules may read each other's events: then one comes first.
+    """
     outputs = list_outputs(rules)
-    if not outputs:
-        return list(rules)
+    rule_names = RuleNames(rules)
     by_id = {rule.id: rule for rule in rules}
     ordered: dict[str, Rule] = {}
+    visited: set[str] = set()
 
     def add(rule: Rule) -> None:
-        if rule.id in ordered:
+        if rule.id in visited:
             return
+        visited.add(rule.id)
         for name in sorted(find_streams_read(rule, outputs.keys())):
             add(by_id[outputs[name].rule])
+        for queries in (list_event_queries(rule), list_queries(rule.spec).values()):
+            for producer, _ in find_producers(rule, rule_names, queries):
+                add(by_id[producer])
         ordered[rule.id] = rule
 
     for rule in rules:
@@ -184,10 +199,3 @@ def _find_path(start: str, read_by_rule: Mapping[str, Mapping[str, str]]) -> lis
                 visited.add(producer)
                 pending.append((producer, further))
     return None
-
-
-def _tables_in(sql: str) -> frozenset[str]:
-    try:
-        return tables_in(sql)
-    except Unsupported:  # reported when the query is checked
-        return frozenset()

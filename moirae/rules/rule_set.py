@@ -22,6 +22,7 @@ from moirae.rules.parameters import (
     find_used_parameters,
     get_sql,
 )
+from recall.query import find_tables_reached, tables_in
 
 # The keys that determine the events of a rule and the rows of their contexts.
 _VERSION_KEYS = (
@@ -102,6 +103,22 @@ class RevisionStream:
         return self.name.endswith(_REVISIONS_SUFFIX)
 
 
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """A query that stands for the events of `rule` where other queries read them.
+
+    `name`: the table as `recall.query.tables_in` has it; `columns`: with Spark's types. What the
+    query reads of other groups is an event stream too: of their derived streams with `rule` "" and
+    without columns. `is_early`: its events are detected before their windows close.
+    """
+
+    name: str
+    rule: str
+    expr: str
+    columns: Mapping[str, str] = field(default_factory=dict, hash=False)
+    is_early: bool = False
+
+
 def revisions_table(stream: str) -> str:
     """The name of the table of all revisions of a stream."""
     return stream + _REVISIONS_SUFFIX
@@ -113,6 +130,7 @@ class Rule:
 
     `source`: as written, without the values of its parameters in its SQL; None for a stored rule.
     `revision_streams`: those that its event query reads, set when the rule is checked.
+    `event_streams`: those that its queries read, also through others, set when it is checked.
     `term_types`: of columns that its contexts read and whose values had another text before their
     type was changed, set when its file is checked.
     """
@@ -124,6 +142,7 @@ class Rule:
     query_offset: timedelta = timedelta(0)
     limit: int | None = None  # events per evaluation; of the rule, else of its group
     revision_streams: tuple[RevisionStream, ...] = ()
+    event_streams: tuple[EventStream, ...] = ()
     term_types: Mapping[str, str] = field(default_factory=dict, hash=False)
     source: AlertSpec | None = field(default=None, compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
@@ -132,6 +151,12 @@ class Rule:
     def id(self) -> str:
         group = EXTERNAL_GROUP if self.spec.external else self.group
         return f"{group}/{self.spec.alert}"
+
+    @property
+    def derived_queries(self) -> dict[str, str]:
+        """The SQL of the derived streams and event streams that its queries may read, by name."""
+        queries = {query.stream: query.expr for query in self.derived}
+        return queries | {stream.name: stream.expr for stream in self.event_streams}
 
     def with_parameters(self, values: Mapping[str, ParameterValue]) -> Rule:
         """The rule with other values of some parameters. Only of a rule that was read from a file."""
@@ -155,6 +180,9 @@ class Rule:
             # The query follows from the names of labels in other keys, also in annotations.
             content["expr"] = EXTERNAL_GROUP
         content["derived"] = {derived.stream: derived.expr for derived in self.derived}
+        events = self._find_event_streams_of_version()
+        if events:
+            content["events"] = {stream.name: stream.expr for stream in events}
         recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
         if recalls:
             queries = [spec["recall"][name] for name in sorted(recalls)]
@@ -162,6 +190,17 @@ class Rule:
         if self.term_types:
             content["types"] = dict(self.term_types)
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+    def _find_event_streams_of_version(self) -> list[EventStream]:
+        """Those that its events and contexts follow from: recalls and stages may read others."""
+        if not self.event_streams:
+            return []
+        queries = [query.sql for query in self.spec.context.values()]
+        if self.spec.expr is not None:
+            queries.append(self.spec.expr)
+        tables = frozenset().union(*map(tables_in, queries))
+        reached = find_tables_reached(tables, self.derived_queries)
+        return [stream for stream in self.event_streams if stream.name in reached]
 
     def position(self, *path: str | int, line: int = 1, column: int = 1) -> Position | None:
         """The position of a key of the rule, see `Origin.position`; None for a stored rule."""

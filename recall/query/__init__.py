@@ -17,11 +17,14 @@ from recall.query.bind import PhysicalTables, bind_query
 from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
 from recall.query.parsing import (
+    EVENTS_PREFIX,
     Unsupported,
+    find_table,
     find_tables_reached,
     order_columns,
     parse,
     read_query,
+    rename_tables,
     tables_in,
     tables_used,
 )
@@ -36,10 +39,12 @@ from recall.query.plain_columns import find_plain_columns
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, find_horizon, infer_shape
+from recall.query.unique_rows import unique_columns
 from recall.query.windows import window_specs
 
 __all__ = [
     "COVERAGE_TYPES",
+    "EVENTS_PREFIX",
     "ESTIMATE_SUFFIXES",
     "PhysicalTables",
     "Shape",
@@ -55,6 +60,7 @@ __all__ = [
     "find_horizon",
     "find_outputs",
     "find_plain_columns",
+    "find_table",
     "find_tables_reached",
     "infer_shape",
     "joins_of",
@@ -62,11 +68,13 @@ __all__ = [
     "order_columns",
     "parse",
     "read_query",
+    "rename_tables",
     "reveal_extra",
     "row_key_columns",
     "sources_of",
     "sql_names",
     "tables_in",
     "tables_used",
+    "unique_columns",
     "window_specs",
 ]

@@ -17,8 +17,13 @@ from recall.errors import RecallError
 
 # Levels of a syntax tree. Recursive functions over the tree must not exhaust the stack.
 _MAX_DEPTH = 250
+_EVENTS = "events"  # the qualifier of the streams of rules' events
 _MAX_TREES = 512  # syntax trees that are cached: about 100 kB each
 _MAX_DESCRIPTIONS = 16_384  # texts whose tables and outputs are cached
+
+
+EVENTS_PREFIX = "events."
+"""Of the names of streams of rules' events, in trees and in `tables_in`."""
 
 
 class EventSql(Spark):
@@ -104,7 +109,56 @@ def _parse_once(sql: str) -> exp.Query:
             f"SQL is nested deeper than {_MAX_DEPTH} levels; "
             "each operator of a chain (AND, +) counts as one level"
         )
+    _join_event_names(statements[0])
     return statements[0]
+
+
+def _join_event_names(query: exp.Expr) -> None:
+    """Make `events.NAME` one identifier, the name of the stream of a rule's events, in place.
+
+    Without an alias its columns are qualified by NAME.
+    """
+    for table in query.find_all(exp.Table):
+        if table.db.lower() != _EVENTS or table.catalog:
+            continue
+        if not isinstance(table.this, exp.Identifier):
+            continue
+        name = table.name
+        identifier = exp.to_identifier(EVENTS_PREFIX + name, quoted=True)
+        identifier.meta.update(table.args["db"].meta)
+        table.set("this", identifier)
+        table.set("db", None)
+        if not table.alias:
+            alias = exp.to_identifier(name, quoted=True)
+            table.set("alias", exp.TableAlias(this=alias))
+
+
+def rename_tables(sql: str, names: Mapping[str, str]) -> str:
+    """A query that reads other tables under the aliases of those that it names.
+
+    `names`: the new names by those in the query, in lower case. Raises `Unsupported`.
+    """
+    if not tables_used(sql, names.keys()):
+        return sql
+    query = parse(sql)
+    for table in query.find_all(exp.Table):
+        new_name = names.get(table.name.lower())
+        if new_name is None:
+            continue
+        alias = table.alias_or_name
+        table.set("this", exp.to_identifier(new_name, quoted=True))
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    text: str = query.sql(dialect="spark")
+    return text
+
+
+def find_table(sql: str, name: str) -> tuple[int, int]:
+    """Line and column at which a query names a table, in lower case; (1, 1): it does not."""
+    for table in read_query(sql).find_all(exp.Table):
+        if table.name.lower() == name:
+            return _position(table)
+    return 1, 1
 
 
 def _to_syntax_error(error: sqlglot.errors.SqlglotError) -> Unsupported:

@@ -185,8 +185,18 @@ def _infer_select(
     for window in windows:
         if group is not None and window.find_ancestor(exp.Group) is group:
             return _infer_windows(select, source, window)
+    if group is not None and not windows and _is_grouped_by_time(group, source):
+        return _infer_rows(select, source, relation_aliases)
     raise Unsupported(
         "an aggregate over a stream requires GROUP BY window(ts, '…')", group or select
+    )
+
+
+def _is_grouped_by_time(group: exp.Expr, source: _SourceShape) -> bool:
+    """Whether the rows of a group have one time: they are evaluated as single rows are."""
+    return any(
+        isinstance(key, exp.Column) and key.name.lower() == (source.time_column or "").lower()
+        for key in group.expressions
     )
 
 

@@ -141,6 +141,19 @@ groups:
     expr: >-
       SELECT a.host, window.end AS ts, count(*) AS c FROM load l JOIN a ON a.host = l.host AND a.ts <= l.ts
       AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 minutes')
+  - alert: Hot
+    expr: SELECT host, n, ts, double FROM events.Filter WHERE double > 160
+    id: [host, n]
+    key: [host]
+  - alert: Heavy
+    expr: SELECT e.host, e.ts, e.w FROM events.`g/Star` e WHERE e.w > 6
+  - alert: Often
+    expr: >-
+      SELECT host, window.end AS ts, count(*) AS c FROM events.filter
+      GROUP BY host, window(ts, '2 minutes') HAVING count(*) > 1
+    early: true
+  - alert: Storm
+    expr: SELECT window.end AS ts, count(*) AS hosts, sum(c) AS c FROM events.Often GROUP BY window(ts, '4 minutes')
   - alert: Silent
     absent: 2m
     stream: b
@@ -204,6 +217,19 @@ BATCH = {
     "Silent": SILENT.replace("{gap}", "120"),
     "Missing": (SILENT + UNSEEN).replace("{gap}", "120").replace("{start}", SINCE),
     "NeverSeen": (SILENT + UNSEEN).replace("{gap}", "90").replace("{start}", FROM_THE_FIRST_ROW),
+}
+
+
+OFTEN = (
+    f"SELECT host, window.end AS ts, count(*) AS c FROM ({BATCH['Filter']}) "
+    "GROUP BY host, window(ts, '2 minutes') HAVING count(*) > 1"
+)
+BATCH |= {
+    "Hot": f"SELECT * FROM ({BATCH['Filter']}) WHERE double > 160",
+    "Heavy": f"SELECT host, ts, w FROM ({BATCH['Star']}) WHERE w > 6",
+    "Often": OFTEN,
+    "Storm": f"SELECT window.end AS ts, count(*) AS hosts, sum(c) AS c FROM ({OFTEN}) "
+    "GROUP BY window(ts, '4 minutes')",
 }
 
 

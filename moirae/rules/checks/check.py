@@ -14,7 +14,7 @@ from moirae.config import Settings
 from moirae.errors import Problem, has_errors
 from moirae.rules.checks.check_questions import check_questions, find_warnings
 from moirae.rules.checks.check_session import CheckSession, StartSpark
-from moirae.rules.checks.derived_streams import DerivedStreams
+from moirae.rules.checks.derived_streams import DerivedStreams, event_views
 from moirae.rules.checks.event_columns import require_time_column
 from moirae.rules.checks.expected_keys import find_expected_problem
 from moirae.rules.checks.rule_streams import RuleStreams
@@ -87,7 +87,11 @@ class _RuleChecker:
             session.create_view(name, relation.columns)
         derived = DerivedStreams(session, store, settings, rules)
         self._derived = derived
-        self._streams = RuleStreams(session, rules, unchanged, derived)
+        self._checked = {definition.name: definition for definition in unchanged}
+        self._event_definitions: dict[str, Definition | None] = {}
+        self._streams = RuleStreams(
+            session, rules, self._checked.values(), derived, settings, self._find_definition
+        )
 
     def check(self) -> tuple[list[Definition], list[Problem]]:
         streams = self._streams
@@ -106,11 +110,27 @@ class _RuleChecker:
             problems += rule_problems
             if definition is not None:
                 checked[rule.id] = definition
+                self._checked[rule.id] = definition
                 streams.add(definition)
         problems += streams.check_remaining()
         if streams.has_failed:
             return [], problems
         return [checked[rule.id] for rule in self._rules.rules if rule.id in checked], problems
+
+    def _find_definition(self, name: str) -> Definition | None:
+        """A rule whose events another rule reads, perhaps before its questions are checked."""
+        if name in self._checked:
+            return self._checked[name]
+        if name not in self._event_definitions:
+            self._event_definitions[name] = None  # of a cycle, which is reported
+            (rule,) = (rule for rule in self._rules.rules if rule.id == name)
+            complete_rule, problems = self._streams.complete_events_of_expr(rule)
+            if not problems:
+                tables = self._event_tables(complete_rule)
+                definition = self._analyse_event_query(complete_rule, tables)
+                if isinstance(definition, Definition):
+                    self._event_definitions[name] = definition
+        return self._event_definitions[name]
 
     def _list_new_queries(self) -> Iterator[str]:
         """The event queries that have no stored verdict, if their shape is valid.
@@ -185,7 +205,7 @@ class _RuleChecker:
             if rule.id not in self._warnings:
                 _check_event_shape(rule, tables)
             if expr is not None:
-                schema = self._session.validate(expr)
+                schema = self._session.validate(expr, event_views(rule.event_streams))
             else:
                 sql = build_event_sql(rule, tables)
                 schema = validate_query(self._session.spark, sql, internal=True)
@@ -210,7 +230,12 @@ def _describe_rule(rule: Rule) -> Any:
         [stream.name, list(stream.columns.items()), stream.is_similar]
         for stream in rule.revision_streams
     ]
-    return ["rule", rule.to_json(), streams_read]
+    content = ["rule", rule.to_json(), streams_read]
+    if rule.event_streams:
+        content.append(
+            [[stream.name, stream.expr, [*stream.columns.items()]] for stream in rule.event_streams]
+        )
+    return content
 
 
 def _check_event_shape(rule: Rule, tables: Tables) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from itertools import chain
 from queue import SimpleQueue
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructType
 from archiver.threads import start_thread
 from moirae.rules.checks.result_types import locate_fragment
 from recall.errors import QueryRejected
-from recall.query import reveal_extra, sql_names
+from recall.query import rename_tables, reveal_extra, sql_names
 from recall.sandbox import QueryValidator, harden_session, validate_query
 
 StartSpark = Callable[[], SparkSession]
@@ -75,16 +76,23 @@ class CheckSession:
         for first in queries:  # Spark starts for the first
             self.validator.prepare(map(self._reveal_extra, chain([first], queries)))
 
-    def validate(self, sql: str) -> StructType:
-        """The columns of an event query as it is written. Raises `QueryRejected`."""
-        return self._validate(sql, self.validator.validate)
+    def validate(self, sql: str, views: Mapping[str, str] = MappingProxyType({})) -> StructType:
+        """The columns of an event query as it is written. Raises `QueryRejected`.
 
-    def validate_derived(self, sql: str) -> StructType:
-        """The columns of the query of a derived stream. Raises `QueryRejected`."""
-        return self._validate(sql, partial(validate_query, self.spark))
+        `views`: those that some tables are read from.
+        """
+        return self._validate(sql, self.validator.validate, views)
 
-    def _validate(self, sql: str, validate: Callable[[str], StructType]) -> StructType:
-        revealed_sql = self._reveal_extra(sql)
+    def validate_derived(
+        self, sql: str, views: Mapping[str, str] = MappingProxyType({})
+    ) -> StructType:
+        """The columns of the query of a derived stream, as `validate`. Raises `QueryRejected`."""
+        return self._validate(sql, partial(validate_query, self.spark), views)
+
+    def _validate(
+        self, sql: str, validate: Callable[[str], StructType], views: Mapping[str, str]
+    ) -> StructType:
+        revealed_sql = self._reveal_extra(rename_tables(sql, views))
         try:
             return validate(revealed_sql)
         except QueryRejected as error:
@@ -107,4 +115,5 @@ class CheckSession:
 def create_empty_view(session: SparkSession, name: str, columns: Mapping[str, str]) -> None:
     """An empty table. `columns`: with Spark's types."""
     ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
-    session.createDataFrame([], ddl).createOrReplaceTempView(name)
+    identifier = "`" + name.replace("`", "``") + "`"
+    session.createDataFrame([], ddl).createOrReplaceTempView(identifier)

@@ -9,7 +9,8 @@ from moirae.errors import Problem
 from moirae.rules.checks.check_session import CheckSession
 from moirae.rules.checks.event_columns import require_time_column
 from moirae.rules.checks.verdict_store import VerdictStore
-from moirae.rules.rule_set import DerivedQuery, RevisionStream, RuleSet
+from moirae.rules.event_names import full_name
+from moirae.rules.rule_set import DerivedQuery, EventStream, RevisionStream, RuleSet
 from recall.errors import QueryRejected
 from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
 
@@ -30,14 +31,18 @@ class DerivedStreams:
         self,
         queries: Sequence[DerivedQuery],
         revision_streams: Mapping[str, RevisionStream] = MappingProxyType({}),
+        event_streams: Sequence[EventStream] = (),
     ) -> list[Problem]:
-        """The problems of some derived streams. `revision_streams`: that they may read."""
+        """The problems of some derived streams.
+
+        `revision_streams`, `event_streams`: that they may read, each of which has a view.
+        """
         problems: list[Problem] = []
         for query in queries:
-            problems += self._check_shape(query, revision_streams)
+            problems += self._check_shape(query, revision_streams, event_streams)
         if not problems:
             for query in _sort_by_dependency(queries):
-                problems += self._check_query(query, revision_streams)
+                problems += self._check_query(query, revision_streams, event_streams)
         return problems
 
     def _siblings(self, derived: DerivedQuery) -> dict[str, str]:
@@ -47,8 +52,14 @@ class DerivedStreams:
             if query.group == derived.group and query.stream != derived.stream
         }
 
-    def _check_shape(self, derived: DerivedQuery, revision_streams: Iterable[str]) -> list[Problem]:
+    def _check_shape(
+        self,
+        derived: DerivedQuery,
+        revision_streams: Iterable[str],
+        event_streams: Sequence[EventStream],
+    ) -> list[Problem]:
         siblings = self._siblings(derived)
+        siblings |= {stream.name: stream.expr for stream in event_streams}
         streams = {**self._time_columns, **dict.fromkeys(revision_streams, "ts")}
         try:
             check_table_count(derived.expr, siblings)
@@ -58,14 +69,18 @@ class DerivedStreams:
         return []
 
     def _check_query(
-        self, derived: DerivedQuery, revision_streams: Mapping[str, RevisionStream]
+        self,
+        derived: DerivedQuery,
+        revision_streams: Mapping[str, RevisionStream],
+        event_streams: Sequence[EventStream],
     ) -> list[Problem]:
         columns_read = [[name, list(s.columns.items())] for name, s in revision_streams.items()]
+        columns_read += [[stream.name, list(stream.columns.items())] for stream in event_streams]
         content = ["derived", derived.expr, sorted(self._siblings(derived).items()), columns_read]
         columns = self._store.find(content)
         if columns is None:
             try:
-                schema = self._session.validate_derived(derived.expr)
+                schema = self._session.validate_derived(derived.expr, event_views(event_streams))
                 require_time_column(schema)
             except QueryRejected as error:
                 problem = derived.make_problem(
@@ -76,6 +91,11 @@ class DerivedStreams:
             self._store.put(content, columns)
         self._session.create_view(derived.stream, columns)
         return []
+
+
+def event_views(streams: Iterable[EventStream]) -> dict[str, str]:
+    """The views of the event streams of rules, by the names under which queries read them."""
+    return {stream.name: full_name(stream.rule) for stream in streams if stream.rule}
 
 
 def _sort_by_dependency(derived_streams: Iterable[DerivedQuery]) -> Iterator[DerivedQuery]:

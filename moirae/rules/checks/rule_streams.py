@@ -1,26 +1,42 @@
-"""The streams of recalls and stages that event queries and derived streams of rules read."""
+"""The streams of other rules that queries of rules read: of recalls and stages, and of events."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
+from moirae.config import Settings
 from moirae.errors import Problem, has_errors
 from moirae.rules.checks.check_session import CheckSession
 from moirae.rules.checks.derived_streams import DerivedStreams
 from moirae.rules.definition import Definition
+from moirae.rules.event_names import (
+    RuleNames,
+    find_event_names,
+    find_tables_in,
+    full_name,
+    list_event_names,
+    list_event_queries,
+)
+from moirae.rules.event_streams import build_event_streams, find_refusal, merge_streams
 from moirae.rules.revision_streams import (
     find_cycles,
     find_derived_readers,
     find_other_readers,
     find_streams_read,
     list_outputs,
+    list_queries,
     make_streams,
 )
-from moirae.rules.rule_set import RevisionStream, Rule, RuleSet
-from recall.query import find_tables_reached, tables_in
+from moirae.rules.rule_set import DerivedQuery, EventStream, RevisionStream, Rule, RuleSet
+from recall.query import find_table, find_tables_reached
+
+FindDefinition = Callable[[str], Definition | None]
+"""The definition of a rule, perhaps without what its questions add; None: it has errors."""
 
 
 class RuleStreams:
-    """Streams of recalls and stages that event queries and derived streams of rules read.
+    """Streams of recalls and stages that event queries and derived streams of rules read, and of
+    events, which all queries read.
 
     Their columns are known when the rule that has them is checked, so rules are checked in the
     order of `order_by_reads`, and derived streams over such streams before the first reader.
@@ -32,8 +48,12 @@ class RuleStreams:
         rules: RuleSet,
         unchanged: Iterable[Definition],
         derived: DerivedStreams,
+        settings: Settings,
+        find_definition: FindDefinition,
     ) -> None:
         self._session = session
+        self._settings = settings
+        self._find_definition = find_definition
         self._rules = rules
         self._derived = derived
         self._definitions = {definition.name: definition for definition in unchanged}
@@ -44,7 +64,14 @@ class RuleStreams:
             stream.name: stream for rule in rules.rules for stream in rule.revision_streams
         }
         names = self._outputs.keys() | self._stored.keys()
-        readers = find_derived_readers(rules.derived, names)
+        self._rule_names = RuleNames([*checked_rules, *rules.rules])
+        read_events = frozenset(
+            chain.from_iterable(
+                list_event_names(find_tables_in(query.expr)) for query in rules.derived
+            )
+        )
+        self._event_views: set[str] = set()
+        readers = find_derived_readers(rules.derived, names | read_events)
         self.plain_derived = tuple(query for query in rules.derived if query not in readers)
         self._unchecked = {query.stream: query for query in rules.derived if query in readers}
         self._streams: dict[str, RevisionStream] = {}
@@ -64,13 +91,64 @@ class RuleStreams:
 
     def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the streams that it reads, each of which has a view then."""
-        all_names = self._outputs.keys() | self._stored.keys()
-        if not all_names:
-            return rule, []
-        problems = list(find_other_readers(rule, all_names))
-        names = sorted(find_streams_read(rule, all_names))
-        if problems or not names:
+        queries = list_queries(rule.spec)
+        if rule.spec.expr is not None:
+            queries["expr",] = rule.spec.expr
+        rule, problems = self._complete_events(rule, queries)
+        if problems:
             return rule, problems
+        return self._complete_revisions(rule)
+
+    def complete_events_of_expr(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        """The rule with the event streams that its events follow from."""
+        expr = rule.spec.expr
+        return self._complete_events(rule, {} if expr is None else {("expr",): expr})
+
+    def _complete_events(
+        self, rule: Rule, queries: Mapping[tuple[str | int, ...], str]
+    ) -> tuple[Rule, list[Problem]]:
+        streams: list[EventStream] = []
+        for path, sql in queries.items():
+            for name in find_event_names(rule, [sql]):
+                stored = [stream for stream in rule.event_streams if stream.name == name]
+                try:
+                    read = stored or self._find_events(name, rule.group)
+                except LookupError as error:
+                    line, column = find_table(sql, name)
+                    return rule, [
+                        rule.make_problem(str(error.args[0]), *path, line=line, column=column)
+                    ]
+                self._create_event_view(read[-1])
+                streams += read
+        if rule.event_streams or not streams:
+            return rule, []
+        return replace(rule, event_streams=merge_streams(streams)), []
+
+    def _find_events(self, name: str, group: str) -> list[EventStream]:
+        """An event stream, after those that it reads. Raises `LookupError` with the reason."""
+        producer = self._rule_names.resolve(name, group)
+        definition = self._find_definition(producer)
+        if definition is None:
+            raise LookupError(f"{name}: rule {producer} has errors")
+        refusal = find_refusal(definition)
+        if refusal is not None:
+            raise LookupError(f"{name}: the events of {producer} cannot be read: {refusal}")
+        return build_event_streams(name, definition, self._settings.streams)
+
+    def _create_event_view(self, stream: EventStream) -> None:
+        view = full_name(stream.rule)
+        if view not in self._event_views:
+            self._session.create_view(view, stream.columns)
+            self._event_views.add(view)
+
+    def _complete_revisions(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        all_names = self._outputs.keys() | self._stored.keys()
+        problems = list(find_other_readers(rule, all_names)) if all_names else []
+        names = sorted(find_streams_read(rule, all_names))
+        if problems:
+            return rule, problems
+        if not names:
+            return rule, self._check_derived(rule)
         key = "expr" if rule.spec.expr is not None else "stream"
         if rule.spec.expr is None:
             message = "absence is of rows of declared streams; this reads revisions of a recall"
@@ -88,13 +166,40 @@ class RuleStreams:
         """Check the derived streams that no rule reads."""
         problems: list[Problem] = []
         for query in list(self._unchecked.values()):
-            for name in sorted(tables_in(query.expr) & self._outputs.keys()):
+            for name in sorted(find_tables_in(query.expr) & self._outputs.keys()):
                 if self._find_stream(name) is None and not self.has_failed:
                     message = f"stream {name}: rule {self._outputs[name].rule} has errors"
                     return [query.make_problem(message, "expr")]
         for group in dict.fromkeys(query.group for query in self._unchecked.values()):
-            problems += self._check_derived_of(group, frozenset(self._unchecked))
+            event_streams: list[EventStream] = []
+            for query in list(self._unchecked.values()):
+                if query.group != group:
+                    continue
+                read, problem = self._find_events_of_derived(query)
+                event_streams += read
+                if problem is not None:
+                    problems.append(problem)
+                    del self._unchecked[query.stream]
+            problems += self._check_derived_of(
+                group, frozenset(self._unchecked), merge_streams(event_streams)
+            )
+        self.has_failed = self.has_failed or has_errors(problems)
         return problems
+
+    def _find_events_of_derived(
+        self, query: DerivedQuery
+    ) -> tuple[list[EventStream], Problem | None]:
+        """The event streams that a derived stream reads that no rule reads."""
+        streams: list[EventStream] = []
+        for name in list_event_names(find_tables_in(query.expr)):
+            try:
+                streams += self._find_events(name, query.group)
+            except LookupError as error:
+                line, column = find_table(query.expr, name)
+                message = str(error.args[0])
+                return [], query.make_problem(message, "expr", line=line, column=column)
+            self._create_event_view(streams[-1])
+        return streams, None
 
     def _find_stream(self, name: str) -> RevisionStream | None:
         """A stream, for which a view is created; None: its rule has errors."""
@@ -113,13 +218,19 @@ class RuleStreams:
         return stream
 
     def _check_derived(self, rule: Rule) -> list[Problem]:
-        """Check the derived streams through which a rule reads revisions."""
-        assert rule.spec.expr is not None
+        """Check the derived streams through which a rule reads streams of other rules."""
+        if not self._unchecked:
+            return []
+        queries = [*list_queries(rule.spec).values(), *list_event_queries(rule)]
         expressions = {query.stream: query.expr for query in rule.derived}
-        reached = find_tables_reached(tables_in(rule.spec.expr), expressions)
-        return self._check_derived_of(rule.group, reached.intersection(expressions))
+        tables = frozenset().union(*map(find_tables_in, queries))
+        reached = find_tables_reached(tables, expressions)
+        names = reached.intersection(expressions)
+        return self._check_derived_of(rule.group, names, rule.event_streams)
 
-    def _check_derived_of(self, group: str, names: frozenset[str]) -> list[Problem]:
+    def _check_derived_of(
+        self, group: str, names: frozenset[str], event_streams: Sequence[EventStream]
+    ) -> list[Problem]:
         """Check those derived streams of a group, once each."""
         selected = [
             query
@@ -128,6 +239,6 @@ class RuleStreams:
         ]
         for query in selected:
             del self._unchecked[query.stream]
-        problems = self._derived.check(selected, self._streams)
+        problems = self._derived.check(selected, self._streams, event_streams)
         self.has_failed = self.has_failed or has_errors(problems)
         return problems
