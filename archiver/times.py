@@ -32,6 +32,10 @@ def to_micros(moment: datetime) -> Micros:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+END_OF_TIME: Micros = to_micros(datetime(9999, 12, 31, tzinfo=UTC))
+"""After every event time: what is complete has this watermark."""
+
+
 def from_micros(micros: Micros) -> datetime:
     """Convert microseconds to a UTC datetime."""
     return _EPOCH + timedelta(0, 0, micros)  # half the time of a keyword argument

@@ -1,6 +1,7 @@
 """Alerts: identity of events, lifecycle, annotations, and their rows in PostgreSQL."""
 
 from moirae.alerts import built_in
+from moirae.alerts.alert_stream import AlertStream, make_alert_table
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
 from moirae.alerts.column_folding import UNSET, LifetimeColumns, fold_columns
@@ -32,6 +33,7 @@ __all__ = [
     "AlertLifetime",
     "AlertPost",
     "AlertStore",
+    "AlertStream",
     "AlertTiming",
     "AlertingRule",
     "ChangeLog",
@@ -63,6 +65,7 @@ __all__ = [
     "fold_events",
     "format_position",
     "make_alert_id",
+    "make_alert_table",
     "make_alerting_rule",
     "make_event",
     "make_event_row",

@@ -9,6 +9,7 @@ import sql
 from archiver.ingest import Catalog
 from archiver.read import Reader
 from archiver.times import Micros, duration_to_micros
+from moirae.alerts import AlertStream
 from moirae.config import Settings
 from moirae.history import PastFinder, RelationVersions
 from moirae.live import Relations
@@ -59,5 +60,6 @@ def open_archive(
         relations,
         settings.recall.engine,
         first_times=catalog.first_times(),
+        alerts=AlertStream(connection),
     )
     return BacktestArchive.create(finder, reader, watermarks)

@@ -22,8 +22,10 @@ from archiver.read import (
 )
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column
+from moirae.alerts import AlertStream, make_alert_table
 from moirae.evaluation.engine import Rows, RowSource
 from moirae.evaluation.revision_rows import RevisionRows
+from moirae.rules import ALERT_COLUMNS, ALERTS, ALERTS_TIME
 from recall.statements import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
@@ -43,15 +45,17 @@ class LiveStreamRows:
         spark: SparkSession,
         archive: ArchiveWriter,
         revisions: RevisionRows,
+        alerts: AlertStream,
         max_read_rows: int | None = None,
     ) -> None:
-        """`revisions`: of the streams of recalls and stages.
+        """`revisions`: of the streams of recalls and stages. `alerts`: for queries about events.
 
         `max_read_rows`: rows of files near events that this process reads; None: no limit.
         """
         self._spark = spark
         self._archive = archive
         self.revisions = revisions
+        self._alerts = alerts
         self._max_read_rows = max_read_rows
 
     @property
@@ -66,7 +70,12 @@ class LiveStreamRows:
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The columns of a stream that queries may name, with their types."""
+        if self._is_alerts(stream):
+            return ALERT_COLUMNS
         return self._archive.tables[stream].schema.query_columns
+
+    def _is_alerts(self, stream: str) -> bool:
+        return stream == ALERTS and stream not in self._archive.tables
 
     def select_columns(self, stream: str, rows: pa.Table | None) -> pa.Table:
         """Rows with the columns that queries may name. None: an empty table."""
@@ -161,6 +170,8 @@ class LiveStreamRows:
     ) -> pa.Table | None:
         """As `rows_near`, in memory; None if this process shall not read that many."""
         merged = _merge_ranges(time_ranges)
+        if self._is_alerts(stream):
+            return _read_alerts(self._alerts, merged, allowed_values)
         table = self._archive.tables[stream]
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         if recent is not None:
@@ -195,19 +206,28 @@ class ArchivedStreamRows:
         reader: Reader,
         max_read_rows: int = WIDE_SCAN_ROWS,
         first_times: Mapping[str, Micros] | None = None,
+        alerts: AlertStream | None = None,
     ) -> None:
         """`max_read_rows`: rows of files near events that this process reads.
+
+        `alerts`: for queries about events; None: there are no alerts.
 
         `first_times`: of the first row of streams, where it is stored.
         """
         self._first_times = dict(first_times or {})
+        self._alerts = alerts
         self._spark = spark
         self._reader = reader
         self._max_read_rows = max_read_rows
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The columns of a stream that queries may name, with their types."""
+        if self._is_alerts(stream):
+            return ALERT_COLUMNS
         return self._reader.schema(stream).query_columns
+
+    def _is_alerts(self, stream: str) -> bool:
+        return stream == ALERTS and stream not in self._reader.streams
 
     def read_range(self, stream: str, time_range: TimeRange) -> DataFrame:
         """Rows with event times in a range."""
@@ -266,10 +286,12 @@ class ArchivedStreamRows:
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> pa.Table | None:
         """See `LiveStreamRows.read_near`."""
+        merged = _merge_ranges(time_ranges)
+        if self._is_alerts(stream):
+            return _read_alerts(self._alerts, merged, allowed_values)
         table = self._reader.table(stream)
         if table is None:
             return self._empty_table(stream)
-        merged = _merge_ranges(time_ranges)
         return _read_near(table, merged, allowed_values, self._max_read_rows)
 
     def rows_near(
@@ -282,6 +304,18 @@ class ArchivedStreamRows:
         table = self._reader.table(stream)
         assert table is not None
         return _read_near_with_spark(self._spark, table, time_ranges, allowed_values)
+
+
+def _read_alerts(
+    alerts: AlertStream | None,
+    time_ranges: Sequence[TimeRange],
+    allowed_values: _AllowedValues,
+) -> pa.Table:
+    """The changes of state of alerts in some ranges."""
+    if alerts is None or not time_ranges:
+        return make_alert_table([])
+    rows = alerts.read(time_ranges[0].enclose(time_ranges[-1]))
+    return _filter_rows(rows, ALERTS_TIME, time_ranges, allowed_values)
 
 
 def _read_near(

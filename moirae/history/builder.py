@@ -23,7 +23,7 @@ from archiver.periodic import Periodic, Schedule, Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros
-from moirae.alerts import make_alerting_rule
+from moirae.alerts import AlertStream, make_alerting_rule
 from moirae.evaluation import store_lost_rows
 from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.attempts import Attempts
@@ -92,6 +92,7 @@ class HistoryBuilder:
             relations=relations,
             setting=engine,
             store_losses=partial(store_lost_rows, LostVerdictGateway(execution_connection)),
+            alerts=AlertStream(execution_connection),
         )
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import Event, EventColumns, deduplicate
+from moirae.alerts import AlertStream, Event, EventColumns, deduplicate
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
@@ -82,8 +82,11 @@ class PastFinder:
         store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
         first_times: Mapping[str, Micros] | None = None,
         engines: PastEngines | None = None,
+        alerts: AlertStream | None = None,
     ) -> None:
-        """`engines`: of the same session, setting and columns, for one archive after the other.
+        """`alerts`: that contexts read; None: there are none.
+
+        `engines`: of the same session, setting and columns, for one archive after the other.
 
         `setting`: the key `recall.engine` of the workspace.
 
@@ -92,7 +95,7 @@ class PastFinder:
         """
         self._store_losses = store_losses
         self.spark = spark
-        self._rows = ArchivedStreamRows(spark, reader, first_times=first_times)
+        self._rows = ArchivedStreamRows(spark, reader, first_times=first_times, alerts=alerts)
         self._relation_columns = relations.columns
         if engines is None:
             columns = {name: self._rows.columns(name) for name in reader.streams}

@@ -14,7 +14,7 @@ from moirae.evaluation.plan import ActiveRule, RuleVersion
 from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap
-from moirae.rules import Definition
+from moirae.rules import ALERTS, Definition
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 from sql.rules import DeploymentGateway, RuleGateway
@@ -37,7 +37,8 @@ class VersionWithPast:
         """The time up to which all input of events and contexts is archived, or None."""
         until = self.rule.shape.horizon(watermarks)
         if self.context_queries.queries and until is not None:
-            contexts_until = self.context_queries.horizon(watermarks)
+            # The alerts that contexts read are the stored ones, whichever rule they are of.
+            contexts_until = self.context_queries.horizon({ALERTS: until, **watermarks})
             if contexts_until is None:
                 return None
             until = min(until, contexts_until)

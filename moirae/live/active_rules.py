@@ -14,7 +14,7 @@ import structlog
 
 import sql
 from archiver.ingest import ArchiveWriter
-from archiver.times import Micros
+from archiver.times import END_OF_TIME, Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
 from moirae.evaluation.plan import (
@@ -94,6 +94,20 @@ class ActiveRules:
         """Rules in quarantine for the verdicts that they lost: some rows are still evaluated."""
         losing = self._evaluators.losses.losing
         return [rule for name, rule in self._rules_by_name.items() if name in losing]
+
+    def alerts_watermark(self) -> Micros | None:
+        """The event time up to which the alerts of all rules are settled; None: of one none is.
+
+        Without those of rules over recalls: these may wait for the contexts that read `alerts`.
+        """
+        settled: list[Micros] = []
+        for cohort in self.cohorts:
+            if all(rule.reads_revisions for rule in cohort.rules):
+                continue
+            if cohort.settled_to is None:
+                return None
+            settled.append(cohort.settled_to)
+        return min(settled, default=END_OF_TIME)
 
     # Reconciliation with the desired rules
 

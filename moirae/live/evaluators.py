@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.ingest import ArchiveWriter
+from moirae.alerts import AlertStream
 from moirae.evaluation import (
     ContextEvaluator,
     Guard,
@@ -47,7 +48,11 @@ def build_evaluators(
     """`relations`: the types of their columns, by name."""
     losses = VerdictLosses(connection, guard.loss_limits)
     rows = LiveStreamRows(
-        spark, archive, RevisionRows(connection, archive.root), engines.max_read_rows
+        spark,
+        archive,
+        RevisionRows(connection, archive.root),
+        AlertStream(connection),
+        engines.max_read_rows,
     )
     return Evaluators(
         rows=rows,

@@ -13,6 +13,7 @@ from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.event_time import get_watermarks, newest_time_not_ahead
 from moirae.live.recall_requests import RecallRequests
+from moirae.rules import ALERTS
 from sql.alerts import AlertGateway
 from sql.processes import ProcessGateway
 
@@ -59,7 +60,7 @@ class AlertFollowUp:
         recalling = self._recalling_rules()
         if not recalling:
             return False
-        watermarks = get_watermarks(self._archive)
+        watermarks = self._watermarks()
         has_more = self._process_changed(recalling, watermarks)
         if self._settle_timer.is_due():
             self._settle_timer.restart()
@@ -74,7 +75,7 @@ class AlertFollowUp:
         recalling = self._recalling_rules()
         if not recalling:
             return
-        watermarks = get_watermarks(self._archive)
+        watermarks = self._watermarks()
         for _ in range(_MAX_ROUNDS):
             has_more = self._process_changed(recalling, watermarks)
             if self._contexts.settle(recalling, watermarks) or has_more:
@@ -84,6 +85,12 @@ class AlertFollowUp:
             ):
                 break
             time.sleep(_WAIT_INTERVAL)
+
+    def _watermarks(self) -> dict[str, Micros | None]:
+        """The watermarks of all streams, and of the alerts of all rules."""
+        watermarks = get_watermarks(self._archive)
+        watermarks.setdefault(ALERTS, self._active_rules.alerts_watermark())
+        return watermarks
 
     def _process_changed(
         self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]

@@ -5,6 +5,7 @@ converts their queries into context queries and recall questions.
 """
 
 from moirae.rules.absence import add_expected_keys
+from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS, ALERTS_TIME
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
@@ -31,6 +32,9 @@ from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
 
 __all__ = [
+    "ALERTS",
+    "ALERTS_TIME",
+    "ALERT_COLUMNS",
     "AlertSpec",
     "Definition",
     "EXTERNAL_PREFIX",

@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
+from moirae.rules.alert_table import add_alerts
 from moirae.rules.answer_coverage import find_named_coverage
 from moirae.rules.definition import Definition
 from moirae.rules.external import LABELS_SQL
@@ -73,7 +74,7 @@ def lift_context_query(
     context_query: ContextQuery, definition: Definition, tables: Tables, names: TableBindings
 ) -> LiftedQuery:
     """Rewrite the query of a context for many events at once. Raises `Unsupported`."""
-    scope = build_scope(definition, tables, context_query.recalls)
+    scope = build_scope(definition, add_alerts(tables), context_query.recalls)
     return lift_query(context_query.query.sql, scope, names)
 
 

@@ -123,7 +123,9 @@ def find_derived_readers(
     expressions = {query.stream.lower(): query.expr for query in derived}
     readers = set()
     for query in derived:
-        if names and not find_tables_reached(find_tables_in(query.expr), expressions).isdisjoint(names):
+        if names and not find_tables_reached(find_tables_in(query.expr), expressions).isdisjoint(
+            names
+        ):
             readers.add(query)
     return frozenset(readers)
 

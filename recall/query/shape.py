@@ -50,12 +50,14 @@ _UNSUPPORTED_NODES: dict[type[exp.Expr], str] = {
 class Tables:
     """The tables that queries may read, by name in lower case.
 
-    `streams`: with their time column; `derived`: derived streams with their SQL.
+    `streams`: with their time column; `derived`: derived streams with their SQL. `earlier`: streams
+    of which a query about an event reads rows before the event only, whatever its delay.
     """
 
     streams: Mapping[str, str]
     relations: frozenset[str] = frozenset()
     derived: Mapping[str, str] = field(default_factory=dict)
+    earlier: frozenset[str] = frozenset()
 
     def without_derived(self, name: str) -> "Tables":
         """These tables as the SQL of a derived stream may read them: all but itself."""

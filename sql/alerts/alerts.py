@@ -1,6 +1,6 @@
 """Alerts of rules."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -69,6 +69,20 @@ class AlertLifetimeRow:
             "settled": self.settled,
             "end_reason": self.end_reason,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class AlertStateRow:
+    """An alert entered a state at an event time. `starts_at`: of its first event."""
+
+    ts: datetime
+    id: UUID
+    eid: UUID
+    rule: str
+    state: str
+    labels: Mapping[str, str]
+    key: Mapping[str, Any]
+    starts_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +256,18 @@ class AlertGateway(Gateway):
             id_prefix=prefix,
             limit=limit,
             **AlertFilter(include_all=True).parameters(),
+        )
+
+    def list_changes_of_state(
+        self, start: datetime | None, end: datetime | None, rules: Sequence[str] | None = None
+    ) -> list[AlertStateRow]:
+        """When alerts entered their states, in a range of event time, oldest first.
+
+        None: without that bound, of all rules.
+        """
+        names = None if rules is None else list(rules)
+        return self._records(
+            AlertStateRow, "list_changes_of_state", start=start, end=end, rules=names
         )
 
     def export(self) -> Iterator[ExportedAlertRow]:

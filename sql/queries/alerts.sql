@@ -114,3 +114,20 @@ SELECT max(updated_at) FROM alerts WHERE rule = ANY(%(rules)s)
 -- time_before --
 -- The present time by the clock that `updated_at` is of, less some seconds.
 SELECT clock_timestamp() - make_interval(secs => %(seconds)s)
+
+-- list_changes_of_state --
+-- When alerts became pending, fired and were resolved, in spans of event time, oldest first. Not of withdrawn ones: what
+-- settling has dropped, and whatever `where` says, is no part of their lifecycle. `rules`: only of these.
+SELECT c.ts, a.id, a.eid, a.rule, c.state, a.labels, a.key, a.starts_at
+FROM alerts a
+CROSS JOIN LATERAL (
+    SELECT a.starts_at AS ts, 'pending' AS state WHERE a.fired_at IS DISTINCT FROM a.starts_at
+    UNION ALL SELECT a.fired_at, 'firing' WHERE a.fired_at IS NOT NULL
+    UNION ALL SELECT a.ends_at, 'resolved' WHERE a.fired_at IS NOT NULL AND a.ends_at IS NOT NULL) c
+WHERE a.state <> 'withdrawn'
+  AND (%(rules)s::text[] IS NULL OR a.rule = ANY(%(rules)s))
+  AND (%(end)s::timestamptz IS NULL OR a.starts_at < %(end)s)
+  AND (%(start)s::timestamptz IS NULL OR a.ends_at IS NULL OR a.ends_at >= %(start)s)
+  AND (%(end)s::timestamptz IS NULL OR c.ts < %(end)s)
+  AND (%(start)s::timestamptz IS NULL OR c.ts >= %(start)s)
+ORDER BY c.ts, a.rule, a.id, c.state

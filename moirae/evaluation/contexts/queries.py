@@ -2,22 +2,20 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
 
 from sqlglot import exp
 
 from archiver.time_range import TimeRange
-from archiver.times import Micros, to_micros
+from archiver.times import END_OF_TIME, Micros
 from moirae.evaluation.plan import ActiveRule, relation_view
+from moirae.rules import ALERTS
 from moirae.rules.requests import ContextQuery, build_context_queries, lift_context_query
 from recall.engines.pending_events import JSON_OPTIONS
 from recall.query import PhysicalTables, find_horizon, sql_names
 from recall.query.lift import LiftedQuery, TableBindings
 from recall.requests import RecallEvent
-
-_END_OF_TIME = to_micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 def rows_view(stream: str) -> str:
@@ -123,6 +121,7 @@ class ContextQueries:
         tables: dict[str, str] = {}
         for stream in rule.tables.streams:
             tables[stream] = rows_view(stream)
+        tables.setdefault(ALERTS, rows_view(ALERTS))
         for relation in rule.tables.relations:
             tables[relation] = relation_view(relation)
         definition = rule.definition
@@ -158,7 +157,8 @@ class ContextQueries:
     def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
 
-        None: the rule has no contexts, or a stream has no watermark yet.
+        None: the rule has no contexts, or a stream has no watermark yet. The watermark of `alerts`
+        is the event time up to which the events of all rules are settled.
         """
         if not self.queries:
             return None
@@ -168,8 +168,16 @@ class ContextQueries:
             streams = set()  # what is posted is complete
         for query in self.queries:
             streams |= query.streams
-        if not streams and self.rule.definition.is_external:
-            return _END_OF_TIME
-        if not streams:
-            streams = {name for name, mark in watermarks.items() if mark is not None}
-        return find_horizon(streams, watermarks, self.settle_delay)
+        horizon: Micros | None = END_OF_TIME
+        reads_alerts = ALERTS in streams and ALERTS not in self.rule.tables.streams
+        streams -= {ALERTS} if reads_alerts else set()
+        if not streams and not self.rule.definition.is_external:
+            present = {name for name, mark in watermarks.items() if mark is not None}
+            streams = present & self.rule.tables.streams.keys()
+        if streams or not self.rule.definition.is_external:
+            horizon = find_horizon(streams, watermarks, self.settle_delay)
+        if not reads_alerts or horizon is None:
+            return horizon
+        alerts_mark = watermarks.get(ALERTS)
+        # Contexts read the alerts before their event: those at its time need not be settled.
+        return None if alerts_mark is None else min(horizon, alerts_mark + 1)

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
+from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS
 from moirae.rules.checks.check_session import CheckSession, create_empty_view
 from moirae.rules.checks.pattern_warnings import find_pattern_warnings
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
@@ -97,6 +98,9 @@ class _QuestionChecker:
         for name, kind in self.definition.types.items():
             pending[sql_names.attribute_column(name)] = kind
         self._create_empty_view(_PENDING_VIEW, pending)
+        if ALERTS not in views:
+            views[ALERTS] = _TABLE_VIEW.format(ALERTS)
+            self._create_empty_view(views[ALERTS], ALERT_COLUMNS)
         return views
 
     def check_contexts_and_recalls(self) -> Iterator[Problem]:

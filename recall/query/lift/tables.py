@@ -85,6 +85,12 @@ class TableLifter:
     def _lift_stream(self, name: str, time_column: str) -> exp.Select:
         self._record_inputs(streams=frozenset({name}))
         condition = exp.true() if self._rows_in_range else _in_time_range(time_column)
+        if name in self._scope.tables.earlier:
+            is_earlier = exp.LT(
+                this=quoted_column(_SOURCE, time_column),
+                expression=quoted_column(_PENDING, EVENT_TS),
+            )
+            condition = exp.and_(condition, is_earlier)
         return self._join_pending(self._bindings.tables[name], condition, [], self._range_table)
 
     def _lift_derived(self, name: str) -> exp.Select:

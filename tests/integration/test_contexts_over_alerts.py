@@ -1,0 +1,174 @@
+"""Contexts and surroundings that read the alerts of all rules, as these were before the event."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.formats import JSONL
+from archiver.ingest.source_units import SourceUnit
+from archiver.read.reader import Reader
+from moirae.alerts import AlertStream
+from moirae.config.settings import Settings
+from moirae.config.table_schemas import stream_schema
+from moirae.evaluation.plan import ActiveRule
+from moirae.history import PastFinder, RelationVersions
+from moirae.runtime import database
+from recall.requests import RecallEvent
+from tests.property.world import START, World, definitions, workspace
+
+pytestmark = pytest.mark.services
+
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: Cause
+    expr: SELECT host, ts FROM b_rows WHERE w > 5
+    key: [host]
+    for: 10s
+    keep_firing_for: 20s
+    labels: {site: north}
+  - alert: Effect
+    expr: SELECT host, n, ts, v FROM a WHERE v > 70
+    key: [host]
+    id: [host, n]
+    keep_firing_for: 0s
+    context:
+      others:
+        sql: >-
+          SELECT x.alert, x.state, x.labels['site'] AS site FROM alerts x
+          WHERE x.rule <> 'g/Effect' AND x.key['host'] = event.host
+        within: 1m
+        delay: 30s
+    surroundings:
+      own: {sql: "SELECT ts, state, starts_at FROM alerts WHERE rule = 'g/Effect'", within: 1h}
+    recall:
+      alike: {similar: {contexts: [others]}}
+  derived:
+  - {stream: b_rows, expr: "SELECT host, at AS ts, w FROM b"}
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace_settings(public_folder: Path) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(workspace_settings, "alerts in contexts") as new_connection:
+        yield new_connection
+
+
+@pytest.fixture
+def world(
+    spark: SparkSession,
+    connection: Connection[Any],
+    workspace_settings: Settings,
+    tmp_path: Path,
+) -> World:
+    rules = definitions(spark, workspace_settings, RULES)
+    return World(spark, connection, workspace_settings, rules, tmp_path)
+
+
+def ingest(world: World, a: list[tuple[int, float]], b: list[tuple[int, int]]) -> None:
+    """Rows of host h: second and value."""
+    units = []
+    for stream, rows in (("a", a), ("b", b)):
+        lines = []
+        for second, value in rows:
+            ts = (START + timedelta(seconds=second)).isoformat()
+            row = {"ts": ts, "host": "h", "v": value, "n": second}
+            if stream == "b":
+                row = {"at": ts, "host": "h", "w": value}
+            lines.append(json.dumps(row).encode())
+        if lines:
+            units.append(
+                SourceUnit(stream, f"{stream}{rows[0][0]}", JSONL, lambda x=lines: iter(x))
+            )
+    world.ingest(units, at_once=True)
+    world.follow_up.run()
+
+
+def contexts(world: World) -> dict[int, tuple[bool, list[Any], list[Any]]]:
+    """By second of the event: whether its context is settled, its rows, those of surroundings."""
+    rows = world.connection.execute(
+        "SELECT e.ts, c.settled, c.contexts->'others', c.surroundings->'own' FROM contexts c"
+        " JOIN events e USING (rule, version, eid) WHERE rule = 'g/Effect'"
+    ).fetchall()
+    result = {}
+    for ts, settled, others, own in rows:
+        states = sorted((row["alert"], row["state"], row["site"]) for row in others or [])
+        result[int((ts - START).total_seconds())] = (settled, states, own or [])
+    return result
+
+
+FIRING = [("Cause", "firing", "north"), ("Cause", "pending", "north")]
+
+
+def test_a_context_has_the_alerts_as_they_were_before_its_event(world: World) -> None:
+    ingest(world, a=[(0, 1.0)], b=[(0, 9), (5, 9), (10, 9)])  # pending at 0, firing at 10
+    ingest(world, a=[(10, 90.0), (15, 90.0), (35, 90.0)], b=[(15, 1)])
+    detected = contexts(world)
+    assert {second: states for second, (_, states, _) in detected.items()} == {
+        10: [("Cause", "pending", "north")],  # it fires at the event, not before it
+        15: FIRING,
+        35: FIRING,
+    }
+    assert not detected[35][0]
+    # Streams pass the events and the delay; the alert ends at 30, so it is resolved at 35.
+    ingest(world, a=[(300, 1.0)], b=[(300, 1)])
+    world.detector.settle(include_filters=True)
+    world.follow_up.run_to_end()
+    settled = contexts(world)
+    assert all(is_settled for is_settled, _, _ in settled.values())
+    assert settled[35][1] == [*FIRING, ("Cause", "resolved", "north")]
+    assert settled[15][1] == FIRING
+    own = [(row["ts"], row["state"]) for row in settled[35][2]]
+    times = [(START + timedelta(seconds=second)).strftime("%H:%M:%S") for second in (10, 15)]
+    # Alerts of one event, each resolved at once: those of the other events of its rule.
+    assert [(ts[11:19], state) for ts, state in own] == [
+        (times[0], "firing"),
+        (times[0], "resolved"),
+        (times[1], "firing"),
+        (times[1], "resolved"),
+    ]
+    assert find_past(world) == {second: states for second, (_, states, _) in settled.items()}
+
+
+def find_past(world: World) -> dict[int, list[Any]]:
+    """The contexts that the past of the rule has, from the archive and the stored alerts."""
+    schemas = [stream_schema(*item) for item in world.settings.streams.items()]
+    finder = PastFinder(
+        world.spark.newSession(),
+        Reader(world.root, schemas),
+        RelationVersions({}.__getitem__, frozenset()),
+        alerts=AlertStream(world.connection),
+    )
+    (rule,) = (rule for rule in world.detector.active_rules if rule.name == "g/Effect")
+    rows = world.connection.execute(
+        "SELECT eid, ts, key, attributes FROM events WHERE rule = 'g/Effect'"
+    ).fetchall()
+    events = [
+        RecallEvent(eid, int((ts - START).total_seconds() * 1_000_000) + _start(), key, attributes)
+        for eid, ts, key, attributes in rows
+    ]
+    found = finder.compute_contexts(
+        ActiveRule.of_workspace(rule.definition, world.settings), events
+    )
+    result = {}
+    for event in events:
+        others = found[rule.name, event.eid].contexts["others"]
+        second = (event.ts - _start()) // 1_000_000
+        result[second] = sorted((row["alert"], row["state"], row["site"]) for row in others)
+    return result
+
+
+def _start() -> int:
+    return int(START.timestamp()) * 1_000_000
