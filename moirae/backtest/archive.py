@@ -52,7 +52,10 @@ def open_archive(
     reader = Reader(open_storage(settings), schemas)
     columns = {name: relation.columns for name, relation in settings.relations.items()}
     relations = RelationVersions(
-        Relations(connection, settings.relations).table, frozenset(columns), columns
+        Relations(connection, settings.relations).table,
+        frozenset(columns),
+        columns,
+        AlertStream(connection),
     )
     finder = PastFinder(
         spark,
@@ -60,6 +63,5 @@ def open_archive(
         relations,
         settings.recall.engine,
         first_times=catalog.first_times(),
-        alerts=AlertStream(connection),
     )
     return BacktestArchive.create(finder, reader, watermarks)

@@ -102,7 +102,7 @@ class RuleEvaluator:
             stream for rule in active_rules for stream in rule.definition.rule.revision_streams
         ]
         self._rows.revisions.set_streams(streams)
-        columns = {stream.name: stream.columns for stream in streams}
+        columns = {stream.table: stream.columns for stream in streams}
         self.prepared.add_streams(columns)
         self.prepared.remove_inactive(active_rules)
         if self._filters is not None:

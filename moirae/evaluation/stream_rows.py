@@ -45,17 +45,15 @@ class LiveStreamRows:
         spark: SparkSession,
         archive: ArchiveWriter,
         revisions: RevisionRows,
-        alerts: AlertStream,
         max_read_rows: int | None = None,
     ) -> None:
-        """`revisions`: of the streams of recalls and stages. `alerts`: for queries about events.
+        """`revisions`: of the streams of recalls and stages, and the alerts.
 
         `max_read_rows`: rows of files near events that this process reads; None: no limit.
         """
         self._spark = spark
         self._archive = archive
         self.revisions = revisions
-        self._alerts = alerts
         self._max_read_rows = max_read_rows
 
     @property
@@ -171,7 +169,7 @@ class LiveStreamRows:
         """As `rows_near`, in memory; None if this process shall not read that many."""
         merged = _merge_ranges(time_ranges)
         if self._is_alerts(stream):
-            return _read_alerts(self._alerts, merged, allowed_values)
+            return _read_alerts(self.revisions.alerts, merged, allowed_values)
         table = self._archive.tables[stream]
         recent = self._archive.recent_rows[stream].read(merged[0].enclose(merged[-1]))
         if recent is not None:

@@ -7,6 +7,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -89,10 +90,9 @@ class HistoryBuilder:
         self._create_finder = partial(
             PastFinder,
             reader=self._reader,
-            relations=relations,
+            relations=replace(relations, alerts=AlertStream(execution_connection)),
             setting=engine,
             store_losses=partial(store_lost_rows, LostVerdictGateway(execution_connection)),
-            alerts=AlertStream(execution_connection),
         )
         self._execution_lock = threading.Lock()
         self._attempts = Attempts()

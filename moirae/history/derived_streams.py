@@ -97,6 +97,7 @@ def select_archived_streams(
         for recall in rule.spec.recall.values():
             if isinstance(recall, SqlRecall):
                 names |= tables_used(recall.sql, tables.derived.keys())
+        names -= {stream.name for stream in rule.event_streams}  # computed from declared streams
         for name in names:
             version = compute_derived_version(name, tables.derived, altered)
             query = f"SELECT * FROM `{name}`"

@@ -62,12 +62,14 @@ _EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
 class RelationVersions:
     """The relations of a workspace. `read` returns all versions of the rows of one.
 
-    `columns`: the types of their columns, by name.
+    `columns`: the types of their columns, by name. `alerts`: that contexts read, too; None: there
+    are none.
     """
 
     read: Callable[[str], pa.Table]
     names: frozenset[str]
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    alerts: AlertStream | None = None
 
 
 class PastFinder:
@@ -82,11 +84,8 @@ class PastFinder:
         store_losses: Callable[[Sequence[LostRow]], None] = lambda rows: None,
         first_times: Mapping[str, Micros] | None = None,
         engines: PastEngines | None = None,
-        alerts: AlertStream | None = None,
     ) -> None:
-        """`alerts`: that contexts read; None: there are none.
-
-        `engines`: of the same session, setting and columns, for one archive after the other.
+        """`engines`: of the same session, setting and columns, for one archive after the other.
 
         `setting`: the key `recall.engine` of the workspace.
 
@@ -95,7 +94,9 @@ class PastFinder:
         """
         self._store_losses = store_losses
         self.spark = spark
-        self._rows = ArchivedStreamRows(spark, reader, first_times=first_times, alerts=alerts)
+        self._rows = ArchivedStreamRows(
+            spark, reader, first_times=first_times, alerts=relations.alerts
+        )
         self._relation_columns = relations.columns
         if engines is None:
             columns = {name: self._rows.columns(name) for name in reader.streams}

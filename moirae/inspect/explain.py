@@ -103,7 +103,7 @@ def _explain_evaluation(
     for name, declared in settings.streams.items():
         columns[name] = declared.columns
     for stream in rule.definition.rule.revision_streams:
-        columns[stream.name] = stream.columns
+        columns[stream.table] = stream.columns
     relations = {name: relation.columns for name, relation in settings.relations.items()}
     grouper = RuleGrouper(columns, relations)
     # Rules are settled together if they read the same time range of their streams.

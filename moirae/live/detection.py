@@ -294,6 +294,20 @@ class Detector:
             self.detect_early(changed)
         return bool(changed)
 
+    def detect_alerts(self) -> bool:
+        """Evaluate the rules over alerts and stored events that have changed, in all strata.
+
+        Returns whether there were any.
+        """
+        has_changed = False
+        while self._rows.revisions.has_alerts:
+            changed = self._rows.revisions.refresh_alerts()
+            if not changed:
+                break
+            self.detect_early(changed)
+            has_changed = True
+        return has_changed
+
     def _correct_detected(self, rule_slice: RuleSlice) -> None:
         """Replace the detected events of rules by those that a slice without end has now.
 
@@ -441,11 +455,12 @@ class Detector:
             streams = [
                 revisions.streams[name] for name in rule.shape.streams & revisions.streams.keys()
             ]
-            producers = {stream.rule for stream in streams}
+            producers = set(chain.from_iterable(stream.producers for stream in streams))
+            recalling = sorted(stream.rule for stream in streams if stream.is_of_recall)
             if producers.isdisjoint(open_rules) and not self._revisions.count_open_events(
-                sorted(producers)
+                recalling
             ):
-                marks = {**end_marks, **dict.fromkeys((stream.name for stream in streams), end)}
+                marks = {**end_marks, **dict.fromkeys((stream.table for stream in streams), end)}
                 parts = [((rule,), _range_to_end(rule, settled_to, marks))]
                 (rule_slice,) = join_slices(parts)
                 self._settle_slice_to_end(rule_slice, end)

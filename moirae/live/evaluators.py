@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 import sql
 from archiver.ingest import ArchiveWriter
-from moirae.alerts import AlertStream
+from archiver.times import Micros
 from moirae.evaluation import (
     ContextEvaluator,
     Guard,
@@ -17,6 +18,7 @@ from moirae.evaluation import (
     RuleEvaluator,
     VerdictLosses,
 )
+from moirae.live.event_time import get_watermarks
 from recall.engines import RowFilters
 
 
@@ -50,8 +52,7 @@ def build_evaluators(
     rows = LiveStreamRows(
         spark,
         archive,
-        RevisionRows(connection, archive.root),
-        AlertStream(connection),
+        RevisionRows(connection, archive.root, partial(_least_watermark, archive)),
         engines.max_read_rows,
     )
     return Evaluators(
@@ -68,3 +69,9 @@ def build_evaluators(
         ),
         contexts=ContextEvaluator(spark, rows, guard, engines.choice),
     )
+
+
+def _least_watermark(archive: ArchiveWriter) -> Micros | None:
+    """The least watermark of the streams that have one."""
+    watermarks = [mark for mark in get_watermarks(archive).values() if mark is not None]
+    return min(watermarks, default=None)

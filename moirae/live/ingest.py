@@ -177,4 +177,5 @@ class Ingest:
         self._detector.detect_early(ingested.streams_on_time)
         if self.external_alerts is not None:
             self.external_alerts.record(ingested)
+        self._detector.detect_alerts()
         self._follow_up.run()

@@ -12,7 +12,14 @@ from moirae.rules.model import AlertSpec, Group
 from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.revision_streams import derived_without
 from moirae.rules.rule_set import EventStream, RevisionStream, Rule, build_rules
-from recall.query import Shape, Tables, find_tables_reached, infer_shape, tables_in
+from recall.query import (
+    Shape,
+    Tables,
+    find_tables_reached,
+    infer_shape,
+    rename_tables,
+    tables_in,
+)
 from recall.requests import SimilarQuestion
 from recall.revisions import HIT_COLUMNS, context_column
 
@@ -259,17 +266,27 @@ def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozens
 
 
 def build_event_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
-    """The tables that the event query of a rule may read: streams of recalls and stages too."""
+    """The tables that the event query of a rule may read: streams that are corrected, too."""
+    names = revision_tables(rule)
     derived = rule.derived_queries
-    revision_streams = {stream.name: "ts" for stream in rule.revision_streams}
+    if names:
+        derived = {name: rename_tables(expr, names) for name, expr in derived.items()}
+    revision_streams = {stream.table: "ts" for stream in rule.revision_streams}
     return Tables({**streams, **revision_streams}, relations, derived)
+
+
+def revision_tables(rule: Rule) -> dict[str, str]:
+    """The tables of streams that are corrected, by the other names that queries have for them."""
+    return {
+        stream.name: stream.table for stream in rule.revision_streams if not stream.is_of_recall
+    }
 
 
 def build_event_sql(rule: Rule, tables: Tables) -> str:
     """The event query: `expr`, or one generated from `absent`, `stream` and `key`."""
     spec = rule.spec
     if spec.expr is not None:
-        return spec.expr
+        return rename_tables(spec.expr, revision_tables(rule))
     assert spec.stream is not None and spec.absent is not None and spec.key is not None
     time = tables.streams.get(spec.stream, "ts")
     return build_absence_sql(spec.stream, time, spec.key, spec.absent.total_seconds())
@@ -286,7 +303,7 @@ def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
     """How the event query is evaluated incrementally. Raises `recall.query.Unsupported`."""
     spec = rule.spec
     if spec.expr is not None:
-        shape = infer_shape(spec.expr, tables)
+        shape = infer_shape(build_event_sql(rule, tables), tables)
     else:
         assert spec.stream is not None and spec.absent is not None
         time = tables.streams.get(spec.stream, "ts")
@@ -303,8 +320,14 @@ def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
 
 
 def _stream_to_json(stream: RevisionStream | EventStream) -> dict[str, Any]:
-    return {**asdict(stream), "columns": list(stream.columns.items())}
+    values = {**asdict(stream), "columns": list(stream.columns.items())}
+    if not values.get("rules"):
+        values.pop("rules", None)  # the digests of rules without alerts stay
+    return values
 
 
 def _read_stream(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**values, "columns": dict(values["columns"])}
+    columns = dict(values["columns"])
+    if "rules" in values:
+        return {**values, "columns": columns, "rules": tuple(values["rules"])}
+    return {**values, "columns": columns}

@@ -14,12 +14,15 @@ from recall.query import EVENTS_PREFIX, Unsupported, find_tables_reached, tables
 _MENTION = re.compile(r"\bevents`?\s*\.", re.IGNORECASE)
 
 
-class RuleNames:
+class EventNames:
     """The rules that names of event streams stand for."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules_by_name: dict[str, set[str]] = {}
+        self.rules: set[str] = set()
+        """The full names of all rules."""
         for rule in rules:
+            self.rules.add(rule.id)
             for name in (rule.id.lower(), rule.spec.alert.lower()):
                 self._rules_by_name.setdefault(name, set()).add(rule.id)
 
@@ -71,7 +74,7 @@ def list_event_queries(rule: Rule) -> list[str]:
 
 
 def find_producers(
-    rule: Rule, names: RuleNames, queries: Iterable[str]
+    rule: Rule, names: EventNames, queries: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the rules whose events queries of a rule read, each with the name of the stream."""
     for table in find_event_names(rule, queries):

@@ -6,12 +6,15 @@ from its own events only by a cycle, which is refused.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from archiver.delta import ARROW_TYPES
 from moirae.errors import Problem
+from moirae.rules.alert_table import ALERTS
+from moirae.rules.bound_alerts import find_bound_alerts, reads_alerts
 from moirae.rules.event_names import (
-    RuleNames,
+    EventNames,
     find_producers,
     find_tables_in,
     list_event_queries,
@@ -19,7 +22,7 @@ from moirae.rules.event_names import (
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
-from recall.query import find_tables_reached
+from recall.query import Unsupported, find_tables_reached
 
 # Columns of all revisions before those of the row.
 _REVISION_COLUMNS = {"seq": "bigint", "op": "string", "row_key": "string"}
@@ -140,15 +143,21 @@ def derived_without(derived: Mapping[str, str], names: Collection[str]) -> dict[
     return independent
 
 
-def find_cycles(rules: Sequence[Rule]) -> Iterator[Problem]:
-    """Yield the rules whose event query reads, directly or not, what follows from their events."""
+def find_cycles(rules: Sequence[Rule], *, has_alerts: bool = True) -> Iterator[Problem]:
+    """Yield the rules whose event query reads, directly or not, what follows from their events.
+
+    `has_alerts`: whether `alerts` has the alerts of rules; the workspace may have such a stream.
+    """
     outputs = list_outputs(rules)
-    rule_names = RuleNames(rules)
+    rule_names = EventNames(rules)
     read_by_rule: dict[str, dict[str, str]] = {}  # by rule: the stream read of each other rule
     for rule in rules:
         read = sorted(find_streams_read(rule, outputs.keys()))
         producers = {outputs[name].rule: name for name in reversed(read)}
         producers |= dict(find_producers(rule, rule_names, list_event_queries(rule)))
+        if has_alerts and reads_alerts(rule):
+            with suppress(Unsupported):  # reported when the rule is checked
+                producers |= dict.fromkeys(find_bound_alerts(rule), ALERTS)
         read_by_rule[rule.id] = producers
     for rule in rules:
         path = _find_path(rule.id, read_by_rule)
@@ -166,7 +175,7 @@ def order_by_reads(rules: Sequence[Rule]) -> list[Rule]:
     Contexts and recalls of two rules may read each other's events: then one comes first.
     """
     outputs = list_outputs(rules)
-    rule_names = RuleNames(rules)
+    rule_names = EventNames(rules)
     by_id = {rule.id: rule for rule in rules}
     ordered: dict[str, Rule] = {}
     visited: set[str] = set()

@@ -86,9 +86,11 @@ class DerivedQuery:
 
 @dataclass(frozen=True, slots=True)
 class RevisionStream:
-    """The stream of a recall or stage (`output`) of `rule`, as other rules read it.
+    """A stream of rows that may be corrected, as the event queries of other rules read it.
 
-    `name`: the table; `columns`: with Spark's types. `is_similar`: of a similarity recall.
+    It is that of a recall or stage (`output`) of `rule`, or has the alerts of `rules`, or else the
+    stored events of `rule`. `name`: as queries have it; `columns`: with Spark's types.
+    `is_similar`: of a similarity recall.
     """
 
     name: str
@@ -96,6 +98,26 @@ class RevisionStream:
     output: str
     columns: Mapping[str, str] = field(hash=False)
     is_similar: bool = False
+    rules: tuple[str, ...] = ()
+
+    @property
+    def is_of_recall(self) -> bool:
+        """Whether it is the stream of a recall or stage."""
+        return bool(self.output)
+
+    @property
+    def producers(self) -> tuple[str, ...]:
+        """The rules that its rows follow from."""
+        return self.rules or (self.rule,)
+
+    @property
+    def table(self) -> str:
+        """A name that it shares with no stream of other rows."""
+        if self.is_of_recall:
+            return self.name
+        kind = "alerts" if self.rules else "events"
+        digest = hashlib.sha256(orjson.dumps(self.producers)).hexdigest()[:12]
+        return f"_{kind}_{digest}"
 
     @property
     def has_all_revisions(self) -> bool:

@@ -48,6 +48,14 @@ class UnsettledEventRow:
 
 
 @dataclass(frozen=True, slots=True)
+class EventAttributesRow:
+    """What other rules read of an event. `ts`: event time."""
+
+    ts: datetime
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEventRow:
     """An event. `ts`: event time; `at`: when it was stored. `past`: found in history."""
 
@@ -159,6 +167,12 @@ class EventGateway(Gateway):
         return self._records(
             UnsettledEventRow, "list_unsettled", rule=rule, fingerprints=list(fingerprints)
         )
+
+    def list_of_rule(
+        self, rule: str, start: datetime | None, end: datetime | None
+    ) -> list[EventAttributesRow]:
+        """The events of a rule in a range of event time, oldest first. None: without that bound."""
+        return self._records(EventAttributesRow, "list_of_rule", rule=rule, start=start, end=end)
 
     def list_newest(self, selection: EventFilter, *, limit: int | None) -> list[StoredEventRow]:
         """Events, newest first."""

@@ -30,6 +30,15 @@ DELETE FROM events WHERE rule = %(rule)s AND NOT settled AND NOT eid = ANY(%(eid
 SELECT eid, ts, fingerprint, key, attributes FROM events
 WHERE rule = %(rule)s AND NOT settled AND fingerprint = ANY(%(fingerprints)s) ORDER BY ts, eid
 
+-- list_of_rule --
+-- The events of a rule in its deployed version in a range of event time, oldest first.
+SELECT e.ts, e.attributes FROM events e
+WHERE e.rule = %(rule)s AND (NOT e.settled OR EXISTS (
+        SELECT FROM deployments d WHERE d.rule = e.rule AND d.version = e.version AND d.state <> 'stopped'))
+  AND (%(start)s::timestamptz IS NULL OR e.ts >= %(start)s)
+  AND (%(end)s::timestamptz IS NULL OR e.ts < %(end)s)
+ORDER BY e.ts, e.eid
+
 -- list_newest --
 -- Events, newest first. `cursor_ts`, `cursor_eid`: the last event of the previous page.
 SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events

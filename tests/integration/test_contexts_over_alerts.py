@@ -148,8 +148,7 @@ def find_past(world: World) -> dict[int, list[Any]]:
     finder = PastFinder(
         world.spark.newSession(),
         Reader(world.root, schemas),
-        RelationVersions({}.__getitem__, frozenset()),
-        alerts=AlertStream(world.connection),
+        RelationVersions({}.__getitem__, frozenset(), alerts=AlertStream(world.connection)),
     )
     (rule,) = (rule for rule in world.detector.active_rules if rule.name == "g/Effect")
     rows = world.connection.execute(
@@ -164,7 +163,7 @@ def find_past(world: World) -> dict[int, list[Any]]:
     )
     result = {}
     for event in events:
-        others = found[rule.name, event.eid].contexts["others"]
+        others = found[event.eid].contexts["others"]
         second = (event.ts - _start()) // 1_000_000
         result[second] = sorted((row["alert"], row["state"], row["site"]) for row in others)
     return result

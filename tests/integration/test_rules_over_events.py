@@ -120,12 +120,12 @@ def test_a_version_follows_the_events_that_are_read(
         ("events.`g/Many` WHERE", "events.Nothing WHERE", "events.nothing: there is no rule"),
         (
             "- name: f\n",
-            "  - {alert: Own, expr: SELECT ts, host FROM events.Own}\n- name: f\n",
+            '  - {alert: Own, expr: "SELECT ts, host FROM events.Own"}\n- name: f\n',
             "g/Own: cycle: g/Own → events.own → g/Own",
         ),
         (
             "- name: f\n",
-            "- name: e\n  rules:\n  - {alert: E, expr: SELECT ts, host FROM events.Many}\n- name: f\n",
+            '- name: e\n  rules:\n  - {alert: E, expr: "SELECT ts, host FROM events.Many"}\n- name: f\n',
             "several rules have this name (f/Many, g/Many); write events.`GROUP/NAME`",
         ),
         ("Many.n FROM", "Many.nothing FROM", "nothing"),

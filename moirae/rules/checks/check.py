@@ -26,6 +26,7 @@ from moirae.rules.definition import (
     build_event_tables,
     build_rule_tables,
     infer_event_shape,
+    revision_tables,
 )
 from moirae.rules.key_sources import find_hold_problem
 from moirae.rules.revision_streams import order_by_reads
@@ -89,6 +90,7 @@ class _RuleChecker:
         self._derived = derived
         self._checked = {definition.name: definition for definition in unchanged}
         self._event_definitions: dict[str, Definition | None] = {}
+        self._event_problems: dict[str, Problem] = {}  # of rules whose events others read
         self._streams = RuleStreams(
             session, rules, self._checked.values(), derived, settings, self._find_definition
         )
@@ -104,6 +106,8 @@ class _RuleChecker:
         for rule in order_by_reads(self._rules.rules):
             complete_rule, rule_problems = streams.complete(rule)
             definition = None
+            if has_errors(rule_problems) and rule.id in self._event_problems:
+                rule_problems = [self._event_problems[rule.id], *rule_problems]
             if not has_errors(rule_problems):
                 definition, query_problems = self._check_rule(complete_rule)
                 rule_problems = [*rule_problems, *query_problems]
@@ -130,6 +134,8 @@ class _RuleChecker:
                 definition = self._analyse_event_query(complete_rule, tables)
                 if isinstance(definition, Definition):
                     self._event_definitions[name] = definition
+                else:
+                    self._event_problems[name] = definition
         return self._event_definitions[name]
 
     def _list_new_queries(self) -> Iterator[str]:
@@ -205,7 +211,8 @@ class _RuleChecker:
             if rule.id not in self._warnings:
                 _check_event_shape(rule, tables)
             if expr is not None:
-                schema = self._session.validate(expr, event_views(rule.event_streams))
+                views = event_views(rule.event_streams) | revision_tables(rule)
+                schema = self._session.validate(expr, views)
             else:
                 sql = build_event_sql(rule, tables)
                 schema = validate_query(self._session.spark, sql, internal=True)
@@ -227,7 +234,7 @@ def _to_problems(rule: Rule, warnings: Iterable[RuleWarning]) -> list[Problem]:
 def _describe_rule(rule: Rule) -> Any:
     """What the verdict on a rule depends on, besides the declared columns, as JSON."""
     streams_read = [
-        [stream.name, list(stream.columns.items()), stream.is_similar]
+        [stream.name, list(stream.columns.items()), stream.is_similar, *stream.rules]
         for stream in rule.revision_streams
     ]
     content = ["rule", rule.to_json(), streams_read]

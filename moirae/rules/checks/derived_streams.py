@@ -12,7 +12,14 @@ from moirae.rules.checks.verdict_store import VerdictStore
 from moirae.rules.event_names import full_name
 from moirae.rules.rule_set import DerivedQuery, EventStream, RevisionStream, RuleSet
 from recall.errors import QueryRejected
-from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
+from recall.query import (
+    Tables,
+    Unsupported,
+    check_table_count,
+    infer_shape,
+    rename_tables,
+    tables_in,
+)
 
 
 class DerivedStreams:
@@ -55,15 +62,18 @@ class DerivedStreams:
     def _check_shape(
         self,
         derived: DerivedQuery,
-        revision_streams: Iterable[str],
+        revision_streams: Mapping[str, RevisionStream],
         event_streams: Sequence[EventStream],
     ) -> list[Problem]:
         siblings = self._siblings(derived)
         siblings |= {stream.name: stream.expr for stream in event_streams}
-        streams = {**self._time_columns, **dict.fromkeys(revision_streams, "ts")}
+        names = {stream.name: stream.table for stream in revision_streams.values()}
+        streams = {**self._time_columns, **dict.fromkeys(names.values(), "ts")}
         try:
+            siblings = {name: rename_tables(expr, names) for name, expr in siblings.items()}
             check_table_count(derived.expr, siblings)
-            infer_shape(derived.expr, Tables(streams, self._relations, siblings))
+            expr = rename_tables(derived.expr, names)
+            infer_shape(expr, Tables(streams, self._relations, siblings))
         except Unsupported as error:
             return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
         return []
@@ -80,7 +90,9 @@ class DerivedStreams:
         columns = self._store.find(content)
         if columns is None:
             try:
-                schema = self._session.validate_derived(derived.expr, event_views(event_streams))
+                views = event_views(event_streams)
+                views |= {stream.name: stream.table for stream in revision_streams.values()}
+                schema = self._session.validate_derived(derived.expr, views)
                 require_time_column(schema)
             except QueryRejected as error:
                 problem = derived.make_problem(

@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from archiver.delta import ARROW_TYPES
 from moirae.config import Settings
 from moirae.errors import Problem, has_errors
+from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS
+from moirae.rules.bound_alerts import find_bound_alerts, find_bound_rules, reads_alerts
 from moirae.rules.checks.check_session import CheckSession
 from moirae.rules.checks.derived_streams import DerivedStreams
 from moirae.rules.definition import Definition
 from moirae.rules.event_names import (
-    RuleNames,
+    EventNames,
     find_event_names,
     find_tables_in,
     full_name,
@@ -18,6 +21,7 @@ from moirae.rules.event_names import (
     list_event_queries,
 )
 from moirae.rules.event_streams import build_event_streams, find_refusal, merge_streams
+from moirae.rules.external import EXTERNAL_PREFIX
 from moirae.rules.revision_streams import (
     find_cycles,
     find_derived_readers,
@@ -28,7 +32,7 @@ from moirae.rules.revision_streams import (
     make_streams,
 )
 from moirae.rules.rule_set import DerivedQuery, EventStream, RevisionStream, Rule, RuleSet
-from recall.query import find_table, find_tables_reached
+from recall.query import Unsupported, find_table, find_tables_reached
 
 FindDefinition = Callable[[str], Definition | None]
 """The definition of a rule, perhaps without what its questions add; None: it has errors."""
@@ -61,17 +65,22 @@ class RuleStreams:
         self._outputs = list_outputs([*checked_rules, *rules.rules])
         # Stored rules bring those that they read with them.
         self._stored = {
-            stream.name: stream for rule in rules.rules for stream in rule.revision_streams
+            stream.name: stream
+            for rule in rules.rules
+            for stream in rule.revision_streams
+            if stream.is_of_recall
         }
         names = self._outputs.keys() | self._stored.keys()
-        self._rule_names = RuleNames([*checked_rules, *rules.rules])
+        self._rule_names = EventNames([*checked_rules, *rules.rules])
         read_events = frozenset(
             chain.from_iterable(
                 list_event_names(find_tables_in(query.expr)) for query in rules.derived
             )
         )
         self._event_views: set[str] = set()
-        readers = find_derived_readers(rules.derived, names | read_events)
+        self._has_alerts = ALERTS not in settings.table_names
+        read_alerts = frozenset({ALERTS}) if self._has_alerts else frozenset()
+        readers = find_derived_readers(rules.derived, names | read_events | read_alerts)
         self.plain_derived = tuple(query for query in rules.derived if query not in readers)
         self._unchecked = {query.stream: query for query in rules.derived if query in readers}
         self._streams: dict[str, RevisionStream] = {}
@@ -79,7 +88,7 @@ class RuleStreams:
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield cycles, and derived streams that cannot be archived."""
-        yield from find_cycles(self._rules.rules)
+        yield from find_cycles(self._rules.rules, has_alerts=self._has_alerts)
         for query in self._unchecked.values():
             if query.archive:
                 message = "archive: it reads revisions, which are archived with their recalls"
@@ -91,38 +100,74 @@ class RuleStreams:
 
     def complete(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the streams that it reads, each of which has a view then."""
+        if rule.revision_streams or rule.event_streams:
+            return self._complete_stored(rule)
         queries = list_queries(rule.spec)
         if rule.spec.expr is not None:
             queries["expr",] = rule.spec.expr
         rule, problems = self._complete_events(rule, queries)
+        if not problems:
+            rule, problems = self._complete_alerts(rule)
+        if not problems:
+            rule, problems = self._complete_revisions(rule)
         if problems:
             return rule, problems
-        return self._complete_revisions(rule)
+        return rule, self._check_derived(rule)
 
     def complete_events_of_expr(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the event streams that its events follow from."""
         expr = rule.spec.expr
         return self._complete_events(rule, {} if expr is None else {("expr",): expr})
 
+    def _complete_stored(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        """A rule that brings the streams that it reads, with those that were checked since."""
+        for event_stream in rule.event_streams:
+            if event_stream.rule:
+                self._create_event_view(event_stream)
+        streams: list[RevisionStream] = []
+        for stream in rule.revision_streams:
+            current_stream: RevisionStream | None = stream
+            if stream.is_of_recall:
+                current_stream = self._find_stream(stream.name)
+            else:
+                self._create_revision_view(stream)
+            if current_stream is None:
+                message = f"stream {stream.name}: rule {stream.rule} has errors"
+                return rule, [rule.make_problem(message, "expr")]
+            streams.append(current_stream)
+        rule = replace(rule, revision_streams=tuple(streams))
+        return rule, self._check_derived(rule)
+
     def _complete_events(
         self, rule: Rule, queries: Mapping[tuple[str | int, ...], str]
     ) -> tuple[Rule, list[Problem]]:
         streams: list[EventStream] = []
+        stored_events: dict[str, RevisionStream] = {}
         for path, sql in queries.items():
             for name in find_event_names(rule, [sql]):
-                stored = [stream for stream in rule.event_streams if stream.name == name]
                 try:
-                    read = stored or self._find_events(name, rule.group)
+                    stream = self._find_stored_events(name, rule.group)
+                    if stream is None:
+                        streams += self._find_events(name, rule.group)
+                        self._create_event_view(streams[-1])
+                    elif path == ("expr",):
+                        stored_events[name] = stream
+                    else:
+                        message = f"{name}: only event queries and derived streams read the events"
+                        raise LookupError(f"{message} of {stream.rule}, which no query computes")
                 except LookupError as error:
                     line, column = find_table(sql, name)
                     return rule, [
                         rule.make_problem(str(error.args[0]), *path, line=line, column=column)
                     ]
-                self._create_event_view(read[-1])
-                streams += read
-        if rule.event_streams or not streams:
+        if not streams and not stored_events:
             return rule, []
-        return replace(rule, event_streams=merge_streams(streams)), []
+        completed = replace(
+            rule,
+            event_streams=merge_streams(streams),
+            revision_streams=tuple(stored_events.values()),
+        )
+        return completed, []
 
     def _find_events(self, name: str, group: str) -> list[EventStream]:
         """An event stream, after those that it reads. Raises `LookupError` with the reason."""
@@ -130,9 +175,6 @@ class RuleStreams:
         definition = self._find_definition(producer)
         if definition is None:
             raise LookupError(f"{name}: rule {producer} has errors")
-        refusal = find_refusal(definition)
-        if refusal is not None:
-            raise LookupError(f"{name}: the events of {producer} cannot be read: {refusal}")
         return build_event_streams(name, definition, self._settings.streams)
 
     def _create_event_view(self, stream: EventStream) -> None:
@@ -141,26 +183,74 @@ class RuleStreams:
             self._session.create_view(view, stream.columns)
             self._event_views.add(view)
 
+    def _find_stored_events(self, name: str, group: str) -> RevisionStream | None:
+        """The stored events of a rule whose events no query computes; None: one does."""
+        producer = self._rule_names.resolve(name, group)
+        definition = self._find_definition(producer)
+        if definition is None or find_refusal(definition) is None:
+            return None
+        columns = {"ts": "timestamp"}
+        columns |= {name: kind for name, kind in definition.types.items() if kind in ARROW_TYPES}
+        stream = RevisionStream(name, producer, "", columns)
+        self._create_revision_view(stream)
+        return stream
+
+    def _create_revision_view(self, stream: RevisionStream) -> None:
+        if stream.table not in self._event_views:
+            self._session.create_view(stream.table, stream.columns)
+            self._event_views.add(stream.table)
+
+    def _complete_alerts(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        """The rule with the alerts that its event query reads."""
+        if not self._has_alerts or not reads_alerts(rule):
+            return rule, []
+        if rule.spec.expr is None:
+            message = "absence is of rows of declared streams; this reads alerts"
+            return rule, [rule.make_problem(message, "stream")]
+        try:
+            bound = find_bound_alerts(rule)
+        except Unsupported as error:
+            return rule, [
+                rule.make_problem(str(error), "expr", line=error.line, column=error.column)
+            ]
+        try:
+            stream = self._make_alerts(bound)
+        except LookupError as error:
+            return rule, [rule.make_problem(str(error.args[0]), "expr")]
+        return replace(rule, revision_streams=(*rule.revision_streams, stream)), []
+
+    def _make_alerts(self, bound: frozenset[str]) -> RevisionStream:
+        """The alerts of some rules. Raises `LookupError` with the reason."""
+        for name in sorted(bound):
+            if name not in self._rule_names.rules and not name.startswith(EXTERNAL_PREFIX):
+                raise LookupError(
+                    f"alerts: there is no rule {name!r}; write its full name, GROUP/NAME"
+                )
+        stream = RevisionStream(ALERTS, "", "", ALERT_COLUMNS, rules=tuple(sorted(bound)))
+        self._create_revision_view(stream)
+        return stream
+
     def _complete_revisions(self, rule: Rule) -> tuple[Rule, list[Problem]]:
+        """The rule with the streams of recalls and stages that its event query reads."""
         all_names = self._outputs.keys() | self._stored.keys()
-        problems = list(find_other_readers(rule, all_names)) if all_names else []
+        if not all_names:
+            return rule, []
+        problems = list(find_other_readers(rule, all_names))
         names = sorted(find_streams_read(rule, all_names))
-        if problems:
+        if problems or not names:
             return rule, problems
-        if not names:
-            return rule, self._check_derived(rule)
         key = "expr" if rule.spec.expr is not None else "stream"
         if rule.spec.expr is None:
             message = "absence is of rows of declared streams; this reads revisions of a recall"
             return rule, [rule.make_problem(message, key)]
-        streams = []
+        streams = list(rule.revision_streams)
         for name in names:
             stream = self._find_stream(name)
             if stream is None:
                 message = f"stream {name}: rule {self._outputs[name].rule} has errors"
                 return rule, [rule.make_problem(message, key)]
             streams.append(stream)
-        return replace(rule, revision_streams=tuple(streams)), self._check_derived(rule)
+        return replace(rule, revision_streams=tuple(streams)), []
 
     def check_remaining(self) -> list[Problem]:
         """Check the derived streams that no rule reads."""
@@ -172,34 +262,44 @@ class RuleStreams:
                     return [query.make_problem(message, "expr")]
         for group in dict.fromkeys(query.group for query in self._unchecked.values()):
             event_streams: list[EventStream] = []
+            revision_streams: list[RevisionStream] = []
             for query in list(self._unchecked.values()):
                 if query.group != group:
                     continue
-                read, problem = self._find_events_of_derived(query)
-                event_streams += read
-                if problem is not None:
-                    problems.append(problem)
+                if query.origin is None:  # of stored rules, which do not read it
+                    del self._unchecked[query.stream]
+                    continue
+                try:
+                    self._find_streams_of_derived(query, event_streams, revision_streams)
+                except (LookupError, Unsupported) as error:
+                    problems.append(query.make_problem(str(error.args[0]), "expr"))
                     del self._unchecked[query.stream]
             problems += self._check_derived_of(
-                group, frozenset(self._unchecked), merge_streams(event_streams)
+                group, frozenset(self._unchecked), merge_streams(event_streams), revision_streams
             )
         self.has_failed = self.has_failed or has_errors(problems)
         return problems
 
-    def _find_events_of_derived(
-        self, query: DerivedQuery
-    ) -> tuple[list[EventStream], Problem | None]:
-        """The event streams that a derived stream reads that no rule reads."""
-        streams: list[EventStream] = []
-        for name in list_event_names(find_tables_in(query.expr)):
-            try:
-                streams += self._find_events(name, query.group)
-            except LookupError as error:
-                line, column = find_table(query.expr, name)
-                message = str(error.args[0])
-                return [], query.make_problem(message, "expr", line=line, column=column)
-            self._create_event_view(streams[-1])
-        return streams, None
+    def _find_streams_of_derived(
+        self,
+        query: DerivedQuery,
+        event_streams: list[EventStream],
+        revision_streams: list[RevisionStream],
+    ) -> None:
+        """Add the events and alerts that a derived stream reads that no rule reads.
+
+        Raises `LookupError` and `Unsupported`.
+        """
+        tables = find_tables_in(query.expr)
+        for name in list_event_names(tables):
+            stream = self._find_stored_events(name, query.group)
+            if stream is None:
+                event_streams += self._find_events(name, query.group)
+                self._create_event_view(event_streams[-1])
+            else:
+                revision_streams.append(stream)
+        if self._has_alerts and ALERTS in tables:
+            revision_streams.append(self._make_alerts(find_bound_rules(query.expr)))
 
     def _find_stream(self, name: str) -> RevisionStream | None:
         """A stream, for which a view is created; None: its rule has errors."""
@@ -226,10 +326,14 @@ class RuleStreams:
         tables = frozenset().union(*map(find_tables_in, queries))
         reached = find_tables_reached(tables, expressions)
         names = reached.intersection(expressions)
-        return self._check_derived_of(rule.group, names, rule.event_streams)
+        return self._check_derived_of(rule.group, names, rule.event_streams, rule.revision_streams)
 
     def _check_derived_of(
-        self, group: str, names: frozenset[str], event_streams: Sequence[EventStream]
+        self,
+        group: str,
+        names: frozenset[str],
+        event_streams: Sequence[EventStream],
+        revision_streams: Sequence[RevisionStream],
     ) -> list[Problem]:
         """Check those derived streams of a group, once each."""
         selected = [
@@ -239,6 +343,7 @@ class RuleStreams:
         ]
         for query in selected:
             del self._unchecked[query.stream]
-        problems = self._derived.check(selected, self._streams, event_streams)
+        streams = {**self._streams, **{stream.name: stream for stream in revision_streams}}
+        problems = self._derived.check(selected, streams, event_streams)
         self.has_failed = self.has_failed or has_errors(problems)
         return problems
