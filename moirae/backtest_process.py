@@ -1,7 +1,7 @@
 """Back-tests that clients of the server have started, run by a child of a recall process.
 
-The child is this module, started as a program with a lower priority: what it evaluates cannot delay
-an alert, and its memory is its own. It ends some time after its last back-test.
+The child is this module, started as a program with the lowest priority: what it evaluates cannot
+delay an alert, and its memory is its own. It ends some time after its last back-test.
 """
 
 import os
@@ -20,6 +20,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.priority import lower_priority
 from archiver.spark import open_session
 from archiver.threads import start_daemon
 from moirae.config import Settings, load_settings_from_environment
@@ -40,7 +41,7 @@ _LEASE = 30.0  # seconds without a sign of life after which a back-test is run a
 _MAX_ATTEMPTS = 2  # processes that may end by one back-test
 _IDLE_TIMEOUT = 300.0  # seconds without a back-test after which the child ends
 _STORE_INTERVAL = 0.5  # seconds between two results that are stored
-_NICENESS = 15  # added: recalls come first, and alerts before them
+_NICENESS = 19  # recalls come first, and alerts before them
 _TERMINATE_TIMEOUT = 10.0  # seconds
 # Seconds for a child to store what it has found. A check is short, and its session stays warm.
 _CANCEL_GRACE = 3.0
@@ -238,7 +239,7 @@ def run_child(settings: Settings, parent_pid: int) -> None:
 
 def main() -> None:
     """Run the back-tests of the workspace whose file is the first argument."""
-    os.nice(_NICENESS)
+    lower_priority(_NICENESS)
     logs.configure_logging()
     file, parent_pid = sys.argv[1:]
     run_child(load_settings_from_environment(Path(file)), int(parent_pid))

@@ -1,18 +1,17 @@
 """Runs of backups: one at a time, recorded in the database; by a schedule or by a command."""
 
-import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 
 import structlog
 from deltalake.exceptions import DeltaError
 
 import sql
+from archiver import priority
 from archiver.errors import ArchiverError
 from archiver.threads import start_thread
 from moirae.backup.creation import BackupOptions, create_backup
@@ -74,11 +73,7 @@ def _check_apart(settings: Settings, repository: Repository) -> None:
 
 def lower_priority() -> None:
     """Let live work take precedence over this process, which makes backups."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-        if os.getsid(0) == os.getpid():
-            # With Linux autogroups, niceness counts within a session only: lower the session's too.
-            Path("/proc/self/autogroup").write_text(str(_NICENESS))
+    priority.lower_priority(_NICENESS)
 
 
 def hold_backup_lock(connection: sql.Connection) -> None:

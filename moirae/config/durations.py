@@ -67,6 +67,8 @@ def _shorten(text: str) -> str:
 def _validate_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):  # set in Python, not read from a file
         return value
+    if value == "0" or (value == 0 and type(value) is int):  # as Prometheus accepts it
+        return timedelta(0)
     if isinstance(value, str):
         return parse_duration(value)
     raise ValueError(f"a duration needs a unit; {_HINT}")
@@ -82,9 +84,9 @@ Duration = Annotated[
     timedelta,
     PlainValidator(_validate_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(DURATION_SCHEMA),
+    WithJsonSchema({"anyOf": [DURATION_SCHEMA, {"enum": [0, "0"]}]}),
 ]
-"""A duration of at least 0s, as text with a unit."""
+"""A duration of at least 0s, as text with a unit; 0 needs none."""
 
 PositiveDuration = Annotated[Duration, AfterValidator(_require_positive)]
 """A duration longer than 0s."""

@@ -3,7 +3,6 @@
 It has a lower priority than the live process.
 """
 
-import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -12,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-import psutil
 import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError
@@ -21,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.delta import StreamSchema
+from archiver.priority import lower_priority
 from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, open_session
 from archiver.storage import StorageRoot
@@ -129,7 +128,7 @@ def run_worker(
     if config.start_spark_eagerly:
         start_daemon(lambda: _warm_up_spark(config, sessions, reader), "spark")
     else:
-        lower_priority(os.getpid())
+        lower_priority(_NICENESS)
     # Loads the kernels that were compiled at installation, before the first comparison needs them.
     start_daemon(compile_kernels, "similarity")
     runner = _create_runner(config, sessions, reader)
@@ -264,9 +263,9 @@ def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reade
     finally:
         process = jvm_process()
         if process is not None:
-            lower_priority(os.getpid(), process.pid)
+            lower_priority(_NICENESS, process.pid)
         else:
-            lower_priority(os.getpid())
+            lower_priority(_NICENESS)
 
 
 def _create_engines(
@@ -323,24 +322,3 @@ def prefer_for_oom_kill() -> None:
     with suppress(OSError):
         # psutil does not write it.
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
-
-
-def lower_priority(*pids: int) -> None:
-    """Lower the priority of this process and of others, and of what they start."""
-    for process in pids:
-        for thread in _thread_ids(process):
-            with suppress(OSError):  # it may have ended
-                os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
-    if os.getsid(0) == os.getpid():
-        # With Linux autogroups, niceness counts within a session only: lower the session's too.
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(_NICENESS))
-
-
-def _thread_ids(process: int) -> list[int]:
-    """Linux has a priority per thread; elsewhere the process ID stands for all threads."""
-    if not psutil.LINUX:
-        return [process]
-    with suppress(psutil.Error):
-        return [thread.id for thread in psutil.Process(process).threads()]
-    return []
