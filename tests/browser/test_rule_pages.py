@@ -1,29 +1,17 @@
 """Try a change of a rule, Query, Worth of rules and why an alert fired, with a recall process."""
 
-import json
-import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
-import psutil
 import pytest
 
-from archiver.chunks.chunk import CutPolicy
-from archiver.formats import JSONL
-from archiver.ingest.source_units import SourceUnit
-from archiver.ingest.writer import ArchiveWriter
-from archiver.times import duration_to_micros, to_micros
-from moirae.config.table_schemas import stream_schema
 from moirae.deployments import RuleRegistry
-from moirae.queries.task import has_recall_process
-from moirae.runtime.storage import open_storage
-from tests.api_data import RULES, WORKSPACE, alert_id, fill
+from tests.api_data import alert_id, fill
 from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
-from tests.served import Served, apply_rules, serve
+from tests.served import Served, apply_rules
+from tests.served_archive import SLOW, serve_with_archive
 
 pytestmark = pytest.mark.slow
-START = datetime(2026, 1, 1, tzinfo=UTC)
 SET_VALUE = """
 const [selector, from, to] = arguments;
 const field = document.querySelector(selector);
@@ -31,46 +19,14 @@ const set = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'valu
 set.call(field, from ? field.value.replace(from, to) : to);
 field.dispatchEvent(new Event('input', {bubbles: true}));
 """
-SLOW = 240.0  # seconds: Spark may have to start
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve(WORKSPACE, RULES) as running:
+    with serve_with_archive() as running:
         fill(running.connection)
         apply_rules(running)
-        _archive(running)
-        command = ["run", "recall", "--workspace", str(running.settings.file)]
-        with running.log.with_name("recall.log").open("wb") as log:
-            process = psutil.Popen(
-                [sys.executable, "-m", "moirae", *command], stdout=log, stderr=log
-            )
-        try:
-            deadline = time.monotonic() + SLOW
-            while not has_recall_process(running.connection):
-                assert process.poll() is None and time.monotonic() < deadline
-                time.sleep(0.1)
-            yield running
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def _archive(served: Served) -> None:
-    """A value a minute of one host on three days; above 90 at some minutes."""
-    schema = stream_schema("cpu", served.settings.streams["cpu"])
-    policy = CutPolicy(1_000, duration_to_micros(timedelta(days=1)))
-    writer = ArchiveWriter(
-        open_storage(served.settings), [schema], policy, served.connection, lambda: None
-    )
-    lines = []
-    for minute in range(3 * 24 * 60):
-        ts = START - timedelta(days=2) + timedelta(minutes=minute)
-        value = {0: 95.0, 300: 85.0}.get(minute % 600, 50.0)
-        row = {"ts": ts.isoformat(), "host": "host0", "cpu": value}
-        lines.append(json.dumps(row).encode())
-    unit = SourceUnit("cpu", "rows", JSONL, lambda: iter(lines))
-    writer.ingest([unit], to_micros(datetime.now(UTC)))
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,8 @@ from tests.property.test_backtest_is_live import open_world_archive
 from tests.property.world import START, Plan, World, definitions, workspace
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
-QUESTIONS = 12  # of each world
+WORLDS = 4
+QUESTIONS = 250  # of each world
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def find_live_verdict(alerts: list[Any], rule: str, key: dict[str, Any], at: int
 
 
 @pytest.mark.timeout(3000)
-@settings(max_examples=1)
+@settings(max_examples=WORLDS)
 @given(seed=st.integers(0, 10**9))
 def test_verdict_is_that_of_live_and_the_named_condition_decides(
     spark: SparkSession,
