@@ -813,9 +813,34 @@ CREATE TABLE alert_notes (
     assignee text,
     -- Of a checked step, whose text is what was done: what it showed, and what follows for the suspicion.
     result   text,
-    outcome  text CHECK (outcome IN ('ruled out', 'confirmed', 'open'))
+    outcome  text CHECK (outcome IN ('ruled out', 'confirmed', 'open')),
+    -- Of a resolution that is no fix: what it says of the remedy that its tag names; and the tag of what is done
+    -- instead of a superseded one.
+    effect   text CHECK (effect IN ('no action needed', 'did not help', 'superseded')),
+    superseded_by text,
+    -- The address of a post-mortem or ticket.
+    link     text,
+    -- The tag as it was recorded, if it has another name since.
+    recorded_tag text,
+    -- The tag that recalls learn from; NULL: none.
+    remedy   text GENERATED ALWAYS AS (CASE effect WHEN 'did not help' THEN NULL WHEN 'superseded' THEN superseded_by
+        WHEN 'no action needed' THEN coalesce(tag, effect) ELSE tag END) STORED
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
+CREATE INDEX alert_notes_by_tag ON alert_notes (tag) WHERE tag IS NOT NULL;
+
+-- What resolved each alert, by its last resolution with a tag or an effect. `tag`: NULL if nothing is known to help.
+CREATE VIEW remedies AS
+SELECT DISTINCT ON (alert_id) alert_id, id, remedy AS tag, tag AS tried, effect, superseded_by, at FROM alert_notes
+WHERE kind = 'resolution' AND (tag IS NOT NULL OR effect IS NOT NULL) ORDER BY alert_id, at DESC, id DESC;
+
+-- Tags that have another name: a resolution that is recorded with the old one gets the new one.
+CREATE TABLE tag_names (
+    old_tag text PRIMARY KEY,
+    tag     text NOT NULL,
+    author  text NOT NULL,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 
 -- Feedback on single hits: whether a past event helps with an event. A later judgement of the same person
 -- replaces theirs.

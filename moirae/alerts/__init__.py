@@ -4,6 +4,7 @@ from moirae.alerts import built_in
 from moirae.alerts.alert_stream import AlertStream, make_alert_table
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
+from moirae.alerts.checked_steps import InvestigatedAlert, RankedStep, rank_steps
 from moirae.alerts.column_folding import UNSET, LifetimeColumns, fold_columns
 from moirae.alerts.event import (
     Event,
@@ -21,10 +22,11 @@ from moirae.alerts.external import (
     continue_alert,
     make_external_event,
 )
+from moirae.alerts.fixes import FixRecord, format_span, summarize_fixes
 from moirae.alerts.folding import FoldedAlert, fold_alerts, sort_event
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
-from moirae.alerts.notes import NoteKind, Outcome, add_note
+from moirae.alerts.notes import Effect, NoteKind, Outcome, add_note
 from moirae.alerts.silence import AlertEnd, EndingAlert, SilenceReason, decide_end
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
@@ -38,17 +40,21 @@ __all__ = [
     "AlertingRule",
     "ChangeLog",
     "EndingAlert",
+    "Effect",
     "Event",
     "EventColumns",
     "EventKey",
     "EventRow",
+    "FixRecord",
     "FoldedAlert",
+    "InvestigatedAlert",
     "LifetimeColumns",
     "NoteKind",
     "Occurrence",
     "Outcome",
     "Positions",
     "PostedAlert",
+    "RankedStep",
     "SilenceReason",
     "UNSET",
     "add_note",
@@ -64,6 +70,7 @@ __all__ = [
     "fold_columns",
     "fold_events",
     "format_position",
+    "format_span",
     "make_alert_id",
     "make_alert_table",
     "make_alerting_rule",
@@ -73,6 +80,8 @@ __all__ = [
     "make_fingerprint",
     "make_lifetime_row",
     "parse_position",
+    "rank_steps",
     "select_last",
     "sort_event",
+    "summarize_fixes",
 ]

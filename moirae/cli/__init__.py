@@ -41,6 +41,7 @@ from moirae.cli import (
     similarity,
     status,
     streams,
+    tags,
     tokens,
     upgrade,
 )
@@ -99,6 +100,7 @@ app.add_typer(processes.run_app, name="run")
 app.add_typer(rules.app, name="rules")
 app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
+app.add_typer(tags.app, name="tags")
 app.command("similar")(accept_server(recalls.similar))
 app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(replay.repeat)

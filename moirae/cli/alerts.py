@@ -67,6 +67,41 @@ TagOption = Annotated[
         "--tag", help="Tag that groups resolutions of the same cause, for example restart."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ResolutionOptions:
+    """What a resolution has beside its text and tag."""
+
+    no_action_needed: Annotated[
+        bool, typer.Option("--no-action-needed", help="The alert ended without any action.")
+    ] = False
+    did_not_help: Annotated[
+        bool, typer.Option("--did-not-help", help="What was tried did not help.")
+    ] = False
+    superseded_by: Annotated[
+        str | None,
+        typer.Option("--superseded-by", metavar="TAG", help="Tag of what is done instead."),
+    ] = None
+    link: Annotated[
+        str | None,
+        typer.Option("--link", metavar="URL", help="Web address of a post-mortem or ticket."),
+    ] = None
+
+    @property
+    def effect(self) -> str | None:
+        """The effect that one of the options names. Raises `UsageError` for several."""
+        effects = {
+            "no action needed": self.no_action_needed,
+            "did not help": self.did_not_help,
+            "superseded": self.superseded_by is not None,
+        }
+        named = [name for name, is_named in effects.items() if is_named]
+        if len(named) > 1:
+            raise UsageError(f"a resolution has one effect, not: {', '.join(named)}")
+        return named[0] if named else None
+
+
 AlertStateOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -239,18 +274,36 @@ def assign(
 
 
 @app.command()
+@expand_option_groups
 def resolve(
     alert_id: AlertArgument,
     text: NoteTextArgument,
     author: AuthorOption = None,
     tag: TagOption = None,
+    resolution: ResolutionOptions = ResolutionOptions(),
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="ID", help="Another alert with the same resolution."),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Record the resolution of an alert. Its state is unaffected."""
-    from moirae.services.operations import alerts
+    """Record the resolution of an alert, or of several. Their state is unaffected. A later one
+    takes its place; the notes of the alert have both.
+    """
+    from moirae.services.operations.fixes import ResolutionOfAlerts, resolve_alerts
 
-    body = make_query(alerts.ResolutionBody, text=text, tag=tag)
-    _add_note(workspace, alerts.resolve, alert_id, author, body)
+    body = make_query(
+        ResolutionOfAlerts,
+        alerts=[alert_id, *(also or [])],
+        text=text,
+        tag=tag,
+        effect=resolution.effect,
+        superseded_by=resolution.superseded_by,
+        link=resolution.link,
+    )
+    with open_services(workspace) as services:
+        for added in resolve_alerts(services.with_author(author), body):
+            _print_added(added)
 
 
 @app.command()
@@ -307,6 +360,10 @@ def _add_note(
 ) -> None:
     with open_services(workspace) as services:
         added = operation(services.with_author(author), alert_id, *body)
+    _print_added(added)
+
+
+def _print_added(added: "AddedNote") -> None:
     print(f"added {added.kind} to {added.rule} of {format_time(added.starts_at)}")
 
 
@@ -377,6 +434,16 @@ def _format_decision(decision: HistoryChangeRow) -> str:
 
 def _format_note(note: AlertNoteRow) -> str:
     tag = f" [{note.tag}]" if note.tag else ""
+    if note.recorded_tag is not None:
+        tag = f" [{note.tag}, recorded as {note.recorded_tag}]"
+    if note.effect is not None:
+        tag += (
+            f" {note.effect}"
+            if note.superseded_by is None
+            else f" superseded by {note.superseded_by}"
+        )
+    if note.link is not None:
+        tag += f" {note.link}"
     if note.outcome is not None:
         tag = f": {note.result} [{note.outcome}]" if note.result else f" [{note.outcome}]"
     return f"{note.text}{tag} ({format_time(to_seconds(note.at))})"

@@ -219,6 +219,12 @@ def _render_note(note: Mapping[str, Any]) -> Text:
     line.append(escape_control(note["text"]), _NOTE_STYLES.get(kind))
     if note["tag"]:
         line.append(f" [{escape_control(note['tag'])}]")
+    if note["superseded_by"]:
+        line.append(f" superseded by {escape_control(note['superseded_by'])}")
+    elif note["effect"]:
+        line.append(f" {note['effect']}")
+    if note["link"]:
+        line.append(f" {escape_control(note['link'])}")
     return line
 
 

@@ -67,8 +67,6 @@ def _shorten(text: str) -> str:
 def _validate_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):  # set in Python, not read from a file
         return value
-    if value == "0" or (value == 0 and type(value) is int):  # as Prometheus accepts it
-        return timedelta(0)
     if isinstance(value, str):
         return parse_duration(value)
     raise ValueError(f"a duration needs a unit; {_HINT}")
@@ -84,9 +82,9 @@ Duration = Annotated[
     timedelta,
     PlainValidator(_validate_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"anyOf": [DURATION_SCHEMA, {"enum": [0, "0"]}]}),
+    WithJsonSchema(DURATION_SCHEMA),
 ]
-"""A duration of at least 0s, as text with a unit; 0 needs none."""
+"""A duration of at least 0s, as text with a unit."""
 
 PositiveDuration = Annotated[Duration, AfterValidator(_require_positive)]
 """A duration longer than 0s."""

@@ -32,7 +32,20 @@ class PastNote(TypedDict):
     tag: str | None
     result: str | None
     outcome: str | None
+    effect: str | None
+    superseded_by: str | None
+    link: str | None
+    recorded_tag: str | None
     at: str
+
+
+def find_remedy(note: PastNote) -> str | None:
+    """The tag that recalls learn from a resolution: the column `remedy` of `alert_notes`."""
+    if note["effect"] == "did not help":
+        return None
+    if note["effect"] == "superseded":
+        return note["superseded_by"]
+    return note["tag"] or note["effect"]
 
 
 class PastEvent(TypedDict):
@@ -96,10 +109,10 @@ class SimilarEvent:
 
     @property
     def kind(self) -> str | None:
-        """The tag of the newest resolution that has one."""
+        """The tag of its remedy, by the newest resolution that has a tag or an effect."""
         for note in self.resolutions:
-            if note["tag"] is not None:
-                return str(note["tag"])
+            if note["tag"] is not None or note["effect"] is not None:
+                return find_remedy(note)
         return None
 
 

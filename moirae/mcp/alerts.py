@@ -149,5 +149,16 @@ def _describe_hit(recall: str, hit: SimilarEvent) -> dict[str, Any]:
 
 
 def _describe_note(note: Mapping[str, Any] | PastNote) -> dict[str, Any]:
-    names = ("kind", "author", "at", "text", "tag", "result", "outcome")
+    names = (
+        "kind",
+        "author",
+        "at",
+        "text",
+        "tag",
+        "effect",
+        "superseded_by",
+        "link",
+        "result",
+        "outcome",
+    )
     return {name: note.get(name) for name in names if note.get(name) is not None}

@@ -235,7 +235,7 @@ def resolve(workspace: Workspace, alert: str, text: str, tag: str | None = None)
     """Propose how an alert was resolved. `tag`: the remedy in one word, such as `restart`; take one
     that past alerts have where it fits. It counts when a person confirms it.
     """
-    body = alerts.ResolutionBody(text=text, tag=tag)
+    body = alerts.ResolutionBody.model_validate({"text": text, "tag": tag})
     return _added(alerts.propose(workspace, alert, body))
 
 

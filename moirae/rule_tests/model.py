@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from moirae.config import Duration, PositiveDuration
+from moirae.config import DURATION_SCHEMA, Duration, PositiveDuration
 from moirae.documents.types import (
     ConfigModel,
     LabelName,
@@ -22,6 +30,19 @@ from moirae.documents.types import (
 
 Row = Mapping[str, Any]
 """A row of a stream, relation, event or answer: values by name of the column."""
+
+
+def _read_zero(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return "0s" if value == "0" or (is_number and value == 0) else value
+
+
+TestTime = Annotated[
+    Duration,
+    BeforeValidator(_read_zero),
+    WithJsonSchema({"anyOf": [DURATION_SCHEMA, {"const": 0}]}),
+]
+"""A time since the start of a test: a duration, or 0, as promtool accepts it."""
 
 _ABOUT_EVENT = ("exp_contexts", "exp_recalls", "exp_similar", "exp_stages")
 
@@ -113,7 +134,7 @@ class ExpectedNotification(ConfigModel):
     """A message to a receiver."""
 
     receiver: Text = Field(description="Name of the receiver.")
-    time: Duration | None = Field(
+    time: TestTime | None = Field(
         default=None, description="Time since the start at which it is sent. Default: any."
     )
     status: Literal["firing", "resolved"] | None = Field(
@@ -130,7 +151,7 @@ class ExpectedNotification(ConfigModel):
 class AlertTest(ConfigModel):
     """What is expected of an alert rule at a time."""
 
-    eval_time: Duration = Field(
+    eval_time: TestTime = Field(
         description="Time since the start of the test; the events up to it count."
     )
     alertname: Text = Field(description="Name of the rule, with or without its group.")

@@ -14,6 +14,7 @@ _MODULES = (
     "dashboards",
     "drafts",
     "events",
+    "fixes",
     "lost_records",
     "notifications",
     "overview",

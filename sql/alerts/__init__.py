@@ -14,6 +14,7 @@ from sql.alerts.alerts import (
     to_json_row,
 )
 from sql.alerts.external_alerts import ExternalAlertGateway, ExternalAlertRow, NewestPostRow
+from sql.alerts.tags import TagGateway, TagNameRow, TriedFixRow
 
 __all__ = [
     "AlertDescriptionRow",
@@ -31,5 +32,8 @@ __all__ = [
     "NewestPostRow",
     "OpenAlertRow",
     "RaisedAlertRow",
+    "TagGateway",
+    "TagNameRow",
+    "TriedFixRow",
     "to_json_row",
 ]

@@ -20,6 +20,9 @@ class NewAlertNote:
     assignee: str | None = None
     result: str | None = None
     outcome: str | None = None
+    effect: str | None = None
+    superseded_by: str | None = None
+    link: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,9 @@ class AlertNoteRow:
     """A note. `kind`: ack, note, resolution, assign, checked or proposal.
 
     `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None. `result`,
-    `outcome`: of a checked step, whose text is what was done.
+    `outcome`: of a checked step, whose text is what was done. `effect`: of a resolution that is no
+    fix; `superseded_by`: the tag of what is done instead. `link`: of a post-mortem or ticket.
+    `recorded_tag`: the tag as it was recorded, if it has another name since.
     """
 
     alert_id: UUID
@@ -38,6 +43,10 @@ class AlertNoteRow:
     assignee: str | None
     result: str | None
     outcome: str | None
+    effect: str | None
+    superseded_by: str | None
+    link: str | None
+    recorded_tag: str | None
     at: datetime
 
 
@@ -58,6 +67,9 @@ class AlertNoteGateway(Gateway):
             assignee=note.assignee,
             result=None if note.result is None else replace_nul(note.result),
             outcome=note.outcome,
+            effect=note.effect,
+            superseded_by=note.superseded_by,
+            link=note.link,
         )
 
     def list_by_alerts(self, alert_ids: Iterable[UUID]) -> list[AlertNoteRow]:

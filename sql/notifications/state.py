@@ -125,7 +125,10 @@ class AnswerOfEventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRow:
-    """The alert of a past event. `resolution`, `tag`, `author`: None where none was recorded."""
+    """The alert of a past event. `resolution`, `tag`, `author`: None where none was recorded.
+
+    `effect`: what a resolution that is no fix says, such as `did not help`.
+    """
 
     eid: UUID
     alert: UUID
@@ -135,6 +138,7 @@ class FixRow:
     resolution: str | None
     tag: str | None
     author: str | None
+    effect: str | None
 
 
 def make_id(*parts: str) -> str:

@@ -68,7 +68,8 @@ SELECT e.eid, e.rule, e.ts, e.attributes, e.key, a.id AS alert, a.state, a.annot
         AND later.starts_at > a.starts_at AND later.starts_at < a.starts_at + interval '7 days'
         AND later.state <> 'withdrawn') AS again,
     coalesce((SELECT jsonb_agg(jsonb_build_object('kind', n.kind, 'author', n.author, 'text', n.text, 'tag', n.tag,
-        'result', n.result, 'outcome', n.outcome, 'at', n.at) ORDER BY n.at, n.id) FROM alert_notes n WHERE n.alert_id = a.id), '[]') AS notes
+        'result', n.result, 'outcome', n.outcome, 'effect', n.effect, 'superseded_by', n.superseded_by, 'link', n.link,
+        'recorded_tag', n.recorded_tag, 'at', n.at) ORDER BY n.at, n.id) FROM alert_notes n WHERE n.alert_id = a.id), '[]') AS notes
 FROM events e
 LEFT JOIN LATERAL (
     SELECT * FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint

@@ -5,7 +5,7 @@ SELECT %(rule)s, %(version)s, %(recall)s, %(eid)s, %(ts)s, %(shares)s
 WHERE NOT EXISTS (
     SELECT FROM events e
     JOIN alerts a ON a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
-    JOIN alert_notes n ON n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL
+    JOIN remedies n ON n.alert_id = a.id AND n.tag IS NOT NULL
     WHERE e.rule = %(rule)s AND e.version = %(version)s AND e.eid = %(eid)s)
 ON CONFLICT (rule, version, recall, eid) DO UPDATE SET shares = excluded.shares, shown_at = clock_timestamp()
 
@@ -19,9 +19,8 @@ SELECT (extract(epoch FROM f.ts) * 1000000)::bigint AS ts, n.tag,
 FROM shown_forecasts f
 JOIN events e ON e.rule = f.rule AND e.version = f.version AND e.eid = f.eid
 JOIN LATERAL (
-    SELECT n.tag FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
-    WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
-        AND n.kind = 'resolution' AND n.tag IS NOT NULL
+    SELECT n.tag FROM alerts a JOIN remedies n ON n.alert_id = a.id
+    WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at AND n.tag IS NOT NULL
     ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true
 WHERE f.rule = %(rule)s AND f.version = %(version)s AND f.recall = %(recall)s
 ORDER BY f.ts, f.eid

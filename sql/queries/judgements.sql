@@ -19,8 +19,10 @@ SELECT DISTINCT rule FROM events WHERE eid = %(eid)s
 
 -- get_feedback_state --
 -- How much feedback there is, and when the last was given.
-SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL) + (SELECT count(*) FROM judgements) AS total,
-    greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL), (SELECT max(at) FROM judgements)) AS newest
+SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL OR effect IS NOT NULL) + (SELECT count(*) FROM tag_names)
+        + (SELECT count(*) FROM judgements) AS total,
+    greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL OR effect IS NOT NULL), (SELECT max(at) FROM tag_names),
+        (SELECT max(at) FROM judgements)) AS newest
 
 -- list_tagged_corpus --
 -- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert,
@@ -30,9 +32,8 @@ SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c
 FROM contexts c
 JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
 LEFT JOIN LATERAL (
-    SELECT n.tag, n.at, a.id AS alert FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
-    WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
-        AND n.kind = 'resolution' AND n.tag IS NOT NULL
+    SELECT n.tag, n.at, a.id AS alert FROM alerts a JOIN remedies n ON n.alert_id = a.id
+    WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at AND n.tag IS NOT NULL
     ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true
 WHERE c.rule = %(rule)s AND c.version = %(version)s AND c.corpus IS NOT NULL
 ORDER BY c.ts, c.eid
@@ -40,9 +41,7 @@ ORDER BY c.ts, c.eid
 -- list_tags --
 -- The tags of past events: of the last tagged resolution of each event's alert, or NULL. The alert is
 -- chosen as in `events.list_past`.
-SELECT e.eid::text, (
-    SELECT n.tag FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL
-    ORDER BY n.at DESC, n.id DESC LIMIT 1)
+SELECT e.eid::text, (SELECT n.tag FROM remedies n WHERE n.alert_id = a.id)
 FROM events e
 LEFT JOIN LATERAL (
     SELECT a.id FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint
@@ -67,5 +66,5 @@ JOIN LATERAL (
         AND e.ts BETWEEN a.starts_at AND a.last_at AND a.state <> 'withdrawn' ORDER BY a.starts_at DESC LIMIT 1) a ON true
 LEFT JOIN hits h ON h.eid = c.eid::text
 WHERE c.rule = %(rule)s AND c.version = %(version)s AND c.corpus IS NOT NULL
-    AND NOT EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM remedies n WHERE n.alert_id = a.id)
 ORDER BY c.ts, c.eid

@@ -116,7 +116,8 @@ ORDER BY t.eid, t.recall, t.created_at DESC
 
 -- list_fixes --
 -- The alerts of past events, with the last resolution that was recorded of each.
-SELECT DISTINCT ON (a.eid) a.eid, a.id AS alert, a.annotations->>'summary' AS summary, a.starts_at, a.ends_at, n.text AS resolution, n.tag, n.author
-FROM alerts a LEFT JOIN LATERAL (SELECT text, tag, author FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution'
+SELECT DISTINCT ON (a.eid) a.eid, a.id AS alert, a.annotations->>'summary' AS summary, a.starts_at, a.ends_at, n.text AS resolution, n.tag, n.author,
+    coalesce('superseded by ' || n.superseded_by, n.effect) AS effect
+FROM alerts a LEFT JOIN LATERAL (SELECT text, tag, author, effect, superseded_by FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution'
     ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true
 WHERE a.eid = ANY(%(eids)s) ORDER BY a.eid, (n.text IS NULL), a.starts_at DESC

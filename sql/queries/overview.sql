@@ -54,7 +54,7 @@ WITH bounds AS (
     SELECT raised.*, n.acknowledged_at, coalesce(n.is_tagged, false) AS is_tagged
     FROM raised LEFT JOIN (
         SELECT alert_id, min(at) FILTER (WHERE kind = 'ack') AS acknowledged_at,
-            bool_or(kind = 'resolution' AND tag IS NOT NULL) AS is_tagged
+            bool_or(kind = 'resolution' AND tag IS NOT NULL AND effect IS DISTINCT FROM 'no action needed') AS is_tagged
         FROM alert_notes GROUP BY alert_id
     ) n ON n.alert_id = raised.id
 ), weeks AS (

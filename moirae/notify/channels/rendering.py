@@ -230,7 +230,7 @@ def _describe_similar(number: int, hit: Mapping[str, Any]) -> str:
     if hit.get("summary"):
         line += f" {hit['summary'][:_MAX_TITLE]}"
     if hit.get("resolution"):
-        line += f", fixed by: {hit['resolution']}"
+        line += f", {hit.get('effect', 'fixed by')}: {hit['resolution']}"
         if hit.get("tag"):
             line += f" [{hit['tag']}]"
     reasons = " ".join(hit.get("reasons", ()))

@@ -103,6 +103,8 @@ def _describe_hit(hit: Mapping[str, Any], fixes: Mapping[UUID, FixRow]) -> dict[
             described["resolution"] = fix.resolution[:_MAX_TEXT]
             described["tag"] = fix.tag
             described["by"] = fix.author
+            if fix.effect is not None:
+                described["effect"] = fix.effect
     return described
 
 

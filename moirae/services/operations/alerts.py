@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from uuid import UUID
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 import sql
-from moirae.alerts import NoteKind, Outcome, add_note
+from moirae.alerts import Effect, NoteKind, Outcome, add_note
 from moirae.errors import NotFound, UsageError
 from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.services.models import (
@@ -49,6 +49,7 @@ Label = Annotated[
     ),
 ]
 _MAX_LABELS = 20
+Link = Annotated[str, Field(min_length=1, max_length=2_000)]
 _MAX_OVERVIEW = 100  # alerts
 _MAX_NORM_ROWS = 5  # of an SQL recall in an overview
 _OPEN_RECALL_STATES = ("waiting", "running", "suspended")
@@ -57,7 +58,6 @@ _OPEN_RECALL_STATES = ("waiting", "running", "suspended")
 class _NoteDetails(TypedDict, total=False):
     """What notes of some kinds have beside their text; see `sql.alerts.AlertNoteRow`."""
 
-    tag: str | None
     assignee: str | None
     result: str | None
     outcome: Outcome | None
@@ -108,6 +108,17 @@ class ResolutionBody(NoteBody):
 
     tag: Name | None = Field(
         None, description="Tag that groups resolutions of the same cause, for example restart."
+    )
+    effect: Effect | None = Field(
+        None,
+        description="For a resolution that is no fix: no action needed, did not help, or "
+        "superseded. Recalls do not learn its tag as a remedy.",
+    )
+    superseded_by: Name | None = Field(
+        None, description="Of a superseded remedy: the tag of what is done instead."
+    )
+    link: Link | None = Field(
+        None, description="Web address of a post-mortem or ticket, for example https://…"
     )
 
 
@@ -281,8 +292,10 @@ def assign(workspace: "LocalWorkspace", alert: IdPrefix, body: Assignment) -> Ad
 
 @operation("POST", "/alerts/{alert}/resolve", role="operator")
 def resolve(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
-    """Record the resolution of an alert. Its state is unaffected."""
-    return _add_note(workspace, alert, "resolution", body.text, {"tag": body.tag})
+    """Record the resolution of an alert. Its state is unaffected. A later one takes its place; the
+    notes of the alert have both.
+    """
+    return _store_note(workspace, alert, make_resolution(workspace.author, "resolution", body))
 
 
 @operation("POST", "/alerts/{alert}/checked", role="operator")
@@ -295,7 +308,7 @@ def check_step(workspace: "LocalWorkspace", alert: IdPrefix, body: CheckedStep) 
 @operation("POST", "/alerts/{alert}/proposals", role="operator")
 def propose(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
     """Propose a resolution, as agents do. It counts when a person confirms it."""
-    return _add_note(workspace, alert, "proposal", body.text, {"tag": body.tag})
+    return _store_note(workspace, alert, make_resolution(workspace.author, "proposal", body))
 
 
 @operation("POST", "/alerts/{alert}/confirm", role="operator")
@@ -307,7 +320,32 @@ def confirm(workspace: "LocalWorkspace", alert: IdPrefix) -> AddedNote:
     if not proposals:
         raise NotFound(f"no resolution is proposed for alert {row.id}")
     newest = proposals[-1]
-    return _add_note(workspace, str(row.id), "resolution", newest.text, {"tag": newest.tag})
+    note = NewAlertNote(
+        kind="resolution",
+        author=workspace.author,
+        text=newest.text,
+        tag=newest.tag,
+        effect=newest.effect,
+        superseded_by=newest.superseded_by,
+        link=newest.link,
+    )
+    return _store_note(workspace, str(row.id), note)
+
+
+def make_resolution(author: str, kind: NoteKind, body: ResolutionBody) -> NewAlertNote:
+    """The note of a resolution or a proposal."""
+    effect = body.effect
+    if effect is None and body.superseded_by is not None:
+        effect = "superseded"
+    return NewAlertNote(
+        kind=kind,
+        author=author,
+        text=body.text,
+        tag=body.tag,
+        effect=effect,
+        superseded_by=body.superseded_by,
+        link=body.link,
+    )
 
 
 def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
@@ -340,7 +378,12 @@ def _add_note(
     text: str,
     details: _NoteDetails = _NO_DETAILS,
 ) -> AddedNote:
-    alert = find_alert(workspace.connection, prefix)
     note = NewAlertNote(kind=kind, author=workspace.author, text=text, **details)
+    return _store_note(workspace, prefix, note)
+
+
+def _store_note(workspace: "LocalWorkspace", prefix: str, note: NewAlertNote) -> AddedNote:
+    alert = find_alert(workspace.connection, prefix)
     add_note(workspace.connection, alert.id, note)
+    kind = cast(NoteKind, note.kind)
     return AddedNote(kind, alert.id, alert.rule, alert.starts_at, workspace.author)

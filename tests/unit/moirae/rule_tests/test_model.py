@@ -48,6 +48,14 @@ def test_names_of_tests_are_unique() -> None:
     assert problem.endswith("duplicate name 'one'")
 
 
+def test_time_of_zero_needs_no_unit() -> None:
+    text = TEST.format(key="input: {}", expectation="")
+    for zero in ("0", "'0'"):
+        assert find_problems(text.replace("eval_time: 1m", f"eval_time: {zero}")) == []
+    (problem,) = find_problems(text.replace("eval_time: 1m", "eval_time: 1"))
+    assert "a duration needs a unit" in problem
+
+
 def test_tests_need_no_names() -> None:
     text = TEST.format(key="input: {}", expectation="").replace("name: one\n  ", "")
     assert find_problems(text + text.replace("tests:\n", "").lstrip("\n")) == []
