@@ -16,6 +16,7 @@ from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import AlertStream, Event, EventColumns, deduplicate
+from moirae.errors import MoiraeError
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
@@ -72,6 +73,14 @@ class RelationVersions:
     alerts: AlertStream | None = None
 
 
+class RuleFailed(MoiraeError):
+    """A rule fails on its rows, such as by a division by zero."""
+
+    def __init__(self, rule: str, error: Exception) -> None:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        super().__init__(f"{rule} fails on its rows: {reason}")
+
+
 class PastFinder:
     """Evaluates rules over the archive. Replaces the temporary views of the session."""
 
@@ -124,10 +133,23 @@ class PastFinder:
 
         Tasks get names of files, and return event rows only.
         """
-        outcome = self._evaluate(*self._prepare([rule], time_range))[rule]
+        outcome = self._evaluate_rule(rule, time_range)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def find_tried_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
+        """All events with ts in a range, of a rule that may not run. Raises `RuleFailed`."""
+        outcome = self._evaluate_rule(rule, time_range)
+        if isinstance(outcome, Exception):
+            raise RuleFailed(rule.name, outcome) from outcome
+        return outcome
+
+    def _evaluate_rule(self, rule: ActiveRule, time_range: TimeRange) -> list[Event] | Exception:
+        """All events with ts in a range, or why the rule fails on its rows, such as by a division by
+        zero.
+        """
+        return self._evaluate(*self._prepare([rule], time_range))[rule]
 
     def find_event_columns(
         self, rules: Sequence[ActiveRule], time_range: TimeRange

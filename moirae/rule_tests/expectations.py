@@ -11,6 +11,7 @@ from archiver.times import Micros, duration_to_micros, from_micros
 from moirae.alerts import Event, FoldedAlert, make_alerting_rule
 from moirae.config import format_duration
 from moirae.evaluation.plan import ActiveRule
+from moirae.history import RuleFailed
 from moirae.notify import make_alert_labels
 from moirae.rule_tests.comparison import find_difference, format_row, row_matches
 from moirae.rule_tests.coverage import CoveredItem
@@ -77,6 +78,13 @@ class Expectation:
         return self.past.start + duration_to_micros(self.test.eval_time)
 
     def find_failures(self) -> Iterator[UnmetExpectation]:
+        """What differs; a rule that fails on the input is one failure."""
+        try:
+            yield from self._find_failures()
+        except RuleFailed as error:
+            yield UnmetExpectation(self.origin.locate("alertname"), str(error), [])
+
+    def _find_failures(self) -> Iterator[UnmetExpectation]:
         test = self.test
         self.covered.update(CoveredItem(rule.name, "rule") for rule in self.rules)
         if expects_alerts(test):

@@ -53,9 +53,9 @@ class InputPast:
         return self._evaluators.stages
 
     def events(self, rule: ActiveRule, until: Micros) -> list[Event]:
-        """The events of a rule up to a time, inclusive."""
+        """The events of a rule up to a time, inclusive. Raises `RuleFailed`."""
         if rule.name not in self._events:
-            self._events[rule.name] = self.finder.find_events(rule, self.range)
+            self._events[rule.name] = self.finder.find_tried_events(rule, self.range)
         return [event for event in self._events[rule.name] if event.ts <= until]
 
     def alerts(self, rule: ActiveRule, until: Micros) -> list[FoldedAlert]:

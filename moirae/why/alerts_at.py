@@ -24,7 +24,7 @@ def find_open_alert(
 ) -> KeyEvents:
     """As live would have it at `at`, once all rows up to it are settled.
 
-    Reads as far back as events follow each other.
+    Reads as far back as events follow each other. Raises `RuleFailed`.
     """
     timing = make_alerting_rule(rule.definition).timing
     oldest = min(archive.oldest[name] for name in rule.shape.streams) - rule.shape.lag
@@ -34,7 +34,7 @@ def find_open_alert(
         start = at - span
         events = [
             event
-            for event in archive.finder.find_events(rule, TimeRange(start, at + 1))
+            for event in archive.finder.find_tried_events(rule, TimeRange(start, at + 1))
             if has_key(event, key) and not (rule.is_absence and event.ts > newest)
         ]
         alerts = fold_alerts(events, timing, at)

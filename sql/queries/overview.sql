@@ -19,18 +19,6 @@ WITH bounds AS (
 SELECT e.rule, e.day, e.events, coalesce(a.fired, 0) AS fired, e.without_alert
 FROM day_events e LEFT JOIN day_alerts a USING (rule, day) ORDER BY e.day, e.rule
 
--- list_rule_figures --
--- Alerts that fired, and recalls, of each rule.
-WITH rule_alerts AS (
-    SELECT rule, count(*) AS alerts, count(*) FILTER (WHERE state = 'firing') AS firing, max(fired_at) AS last_fired_at
-    FROM alerts WHERE fired_at IS NOT NULL AND state <> 'withdrawn' AND history IS DISTINCT FROM 'withdrawn' GROUP BY rule
-), rule_tasks AS (
-    SELECT rule, count(*) AS recalls, sum(seconds) AS recall_seconds FROM tasks GROUP BY rule
-)
-SELECT rule, coalesce(alerts, 0) AS alerts, coalesce(firing, 0) AS firing, last_fired_at,
-    coalesce(recalls, 0) AS recalls, coalesce(recall_seconds, 0) AS recall_seconds
-FROM rule_alerts FULL JOIN rule_tasks USING (rule) ORDER BY rule
-
 -- list_judgements --
 -- Judgements of past events for an event.
 SELECT past_eid, helps, author, at FROM judgements WHERE eid = %(eid)s ORDER BY at DESC

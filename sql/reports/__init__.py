@@ -18,7 +18,6 @@ from sql.reports.overview import (
     EventJudgementRow,
     OccurrenceRow,
     OverviewGateway,
-    RuleFiguresRow,
     RuleWeekRow,
 )
 
@@ -39,6 +38,5 @@ __all__ = [
     "OccurrenceRow",
     "OverviewGateway",
     "RevisionRow",
-    "RuleFiguresRow",
     "RuleWeekRow",
 ]

@@ -23,18 +23,6 @@ class OccurrenceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleFiguresRow:
-    """Alerts and recalls of a rule. `recall_seconds`: of history queries, of all its recalls."""
-
-    rule: str
-    alerts: int
-    firing: int
-    last_fired_at: datetime | None
-    recalls: int
-    recall_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class RuleWeekRow:
     """What became of the alerts of a rule that were raised in a week, which begins on Monday, UTC.
 
@@ -73,10 +61,6 @@ class OverviewGateway(Gateway):
     def count_by_day(self, rule: str | None, days: int) -> list[OccurrenceRow]:
         """Counts of each day and rule with events, oldest first."""
         return self._records(OccurrenceRow, "count_by_day", rule=rule, days=days)
-
-    def list_rule_figures(self) -> list[RuleFiguresRow]:
-        """All rules with events, alerts or recalls, by name."""
-        return self._records(RuleFiguresRow, "list_rule_figures")
 
     def report_rules(self, rule: str | None, weeks: int) -> list[RuleWeekRow]:
         """The weeks of rules with alerts or recalls, newest first, then those most often for nothing."""

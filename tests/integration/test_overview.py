@@ -68,13 +68,6 @@ def test_occurrences_count_events_without_an_alert_that_fired(served: Served) ->
     served.connection.execute("UPDATE alerts SET history = NULL WHERE id = %s", [alert_id(0)])
 
 
-def test_figures_of_a_rule(served: Served) -> None:
-    (figures,) = get(served, "/overview/rules")
-    assert figures["rule"] == RULE
-    assert figures["alerts"] == figures["firing"] == figures["recalls"] == COUNT
-    assert figures["last_fired_at"].startswith("2026-01-01T00:04")
-
-
 def test_worth_of_a_rule_counts_what_became_of_its_alerts(served: Served) -> None:
     def report(**query: object) -> list[dict[str, Any]]:
         return get(served, "/overview/report", **query)

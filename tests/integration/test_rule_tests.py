@@ -220,10 +220,12 @@ tests:
 """
 
 
-def run(spark: SparkSession, folder: Path, tests: str) -> dict[str, list[UnmetExpectation]]:
+def run(
+    spark: SparkSession, folder: Path, tests: str, rules: str = RULES
+) -> dict[str, list[UnmetExpectation]]:
     (folder / "rules" / "tests").mkdir(parents=True, exist_ok=True)
     (folder / "moirae.yaml").write_text(WORKSPACE)
-    (folder / "rules" / "rules.yaml").write_text(RULES)
+    (folder / "rules" / "rules.yaml").write_text(rules)
     (folder / "rules" / "tests" / "t.yaml").write_text(tests)
     settings = load_settings(folder / "moirae.yaml", {})
     documents = read_test_files(settings, find_test_files(settings, []))
@@ -365,6 +367,41 @@ tests:
     exp_alerts:
 """
     assert run(spark, tmp_path, tests) == {"test 1": [], "test 2": []}
+
+
+def test_rule_that_fails_on_its_rows_is_a_failure_with_the_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = """
+groups:
+- name: g
+  rules:
+  - alert: Plain
+    expr: SELECT ts, job, instance FROM up WHERE 1 / value > 0.5
+  - alert: Window
+    expr: >-
+      SELECT job, window.end AS ts, 1 / min(value) AS part FROM up GROUP BY job, window(ts, '1 minute')
+    key: [job]
+"""
+    tests = """
+tests:
+- name: zero
+  input: {up: [{series: {job: a, instance: b}, values: {value: "1 0 1"}}]}
+  alert_rule_test:
+  - {eval_time: 5m, alertname: Plain}
+  - {eval_time: 5m, alertname: Window}
+- name: one
+  input: {up: [{series: {job: a, instance: b}, values: {value: "0.5"}}]}
+  alert_rule_test:
+  - {eval_time: 0, alertname: Plain, exp_alerts: [{exp_labels: {instance: b, job: a}}]}
+"""
+    zero, one = run(spark, tmp_path, tests, rules).values()
+    assert [failure.message.partition(":")[0] for failure in zero] == [
+        "g/Plain fails on its rows",
+        "g/Window fails on its rows",
+    ]
+    assert "zero" in zero[0].message.lower() and zero[1].place.endswith(":7:31")
+    assert one == []
 
 
 def test_tests_of_a_new_workspace_pass(spark: SparkSession, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ MODULES_BY_TEST = {
         moirae.live.sources.topics.reader moirae.live.sources.topics.readers
         moirae.live.sources.topics.record_reader""",
     "unit/moirae/live/test_lost_input.py": "moirae.alerts.built_in",
+    "integration/test_fixes.py": "moirae.cli.tags moirae.services.operations.fixes sql.alerts.tags",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
     "integration/test_database.py": """
@@ -175,7 +176,7 @@ MODULES_BY_TEST = {
         moirae.queries.task""",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
-        recall.worker.dispatcher""",
+        recall.worker.dispatcher recall.worker.run""",
     "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.model moirae.deployments.registry

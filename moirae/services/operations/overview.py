@@ -1,4 +1,4 @@
-"""What pages show at a glance: answers of many alerts, streams around an event, figures of rules."""
+"""What pages show at a glance: answers of many alerts, streams around an event, worth of rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,6 @@ from sql.reports import (
     EventJudgementRow,
     OccurrenceRow,
     OverviewGateway,
-    RuleFiguresRow,
     RuleWeekRow,
 )
 
@@ -106,12 +105,6 @@ def _summarize(hit: SimilarEvent) -> SimilarEvent:
 def count_occurrences(workspace: "LocalWorkspace", query: OccurrencesQuery) -> list[OccurrenceRow]:
     """Count events and alerts of each day and rule, oldest first."""
     return OverviewGateway(workspace.connection).count_by_day(query.rule, query.days)
-
-
-@operation("GET", "/overview/rules", role="viewer")
-def list_rule_figures(workspace: "LocalWorkspace") -> list[RuleFiguresRow]:
-    """Show alerts, last firing and cost of recalls of each rule."""
-    return OverviewGateway(workspace.connection).list_rule_figures()
 
 
 @operation("GET", "/overview/report", role="viewer")

@@ -264,11 +264,41 @@ export function usualRange(norm: Norm): [number, number] | null {
   return [Math.max(low, norm.lowest ?? low), Math.min(high, norm.highest ?? high)];
 }
 
+/** What resolutions that are no fix say, as they are chosen. */
+export const EFFECTS = {
+  "no action needed": "no action was needed",
+  "did not help": "what was tried did not help",
+  superseded: "something else is done by now",
+};
+export type Effect = keyof typeof EFFECTS;
+
 export interface Remedy {
   text: string;
   author: string;
   tag: string | null;
   at: string;
+  effect: string | null;
+  superseded_by: string | null;
+  link: string | null;
+  recorded_tag: string | null;
+}
+
+/** What was done about a past alert, unless it did not help. */
+function findFix(hit: Hit): Remedy | null {
+  const remedy = findRemedy(hit);
+  return remedy?.effect === "did not help" ? null : remedy;
+}
+
+/** The tag of what is to be done by a resolution: that of its fix, or of what is done instead. */
+function tagOf(remedy: Remedy | null): string | null {
+  return remedy && (remedy.superseded_by ?? remedy.tag ?? remedy.effect);
+}
+
+function describeFix(remedy: Remedy): string {
+  if (remedy.effect === "no action needed") {
+    return `no action was needed (${remedy.text})`;
+  }
+  return remedy.superseded_by ? `${remedy.superseded_by}, in place of: ${remedy.text}` : remedy.text;
 }
 
 /** What was done about a past alert: the newest resolution, else the newest note. */
@@ -417,25 +447,27 @@ export function conclude(answer: Answer | undefined, comparison: Comparison): Co
     const detail = `None of the known resolutions with a probability of ${formatPercent(forecast.newTag)}.`;
     return { kind: "similar", title: "Probably something new", detail };
   }
-  const solved = hits.filter((hit) => findRemedy(hit) !== null);
+  const solved = hits.filter((hit) => findFix(hit) !== null);
   const probableTag = forecast?.tags[0][0] ?? null;
-  const hit = solved.find((entry) => probableTag !== null && findRemedy(entry)?.tag === probableTag) ?? solved.at(0);
-  const remedy = hit && findRemedy(hit);
+  const hit = solved.find((entry) => probableTag !== null && tagOf(findFix(entry)) === probableTag) ?? solved.at(0);
+  const remedy = hit && findFix(hit);
   if (!remedy) {
-    return { kind: "similar", title: "Similar past alerts, but nobody noted what fixed them", detail: sureText, hit: hits[0] };
+    const isTried = hits.some((entry) => findRemedy(entry) !== null);
+    const what = isTried ? "what was tried did not help" : "nobody noted what fixed them";
+    return { kind: "similar", title: `Similar past alerts, but ${what}`, detail: sureText, hit: hits[0] };
   }
   // The forecast weighs what similar alerts were; their bare number may say something else.
-  const isAgreed = forecast !== null || agreesOn(solved, remedy.tag);
-  const tags = forecast ? "" : describeTags(solved, remedy.tag, isAgreed);
+  const isAgreed = forecast !== null || agreesOn(solved, tagOf(remedy));
+  const tags = forecast ? "" : describeTags(solved, tagOf(remedy), isAgreed);
   const detail = [tags, sureText].filter(Boolean).join(" ");
-  return { kind: "known", title: remedy.text, detail, hit, isAgreed };
+  return { kind: "known", title: describeFix(remedy), detail, hit, isAgreed };
 }
 
 /** Whether a resolution has at least half of the scores of resolved alerts; without a tag, none contradicts another. */
 function agreesOn(solved: readonly Hit[], tag: string | null): boolean {
-  const tagged = solved.filter((hit) => findRemedy(hit)?.tag);
+  const tagged = solved.filter((hit) => tagOf(findFix(hit)));
   const sum = (hits: readonly Hit[]) => hits.reduce((total, { score }) => total + score, 0);
-  const same = tagged.filter((hit) => findRemedy(hit)?.tag === tag);
+  const same = tagged.filter((hit) => tagOf(findFix(hit)) === tag);
   return tag === null || sum(same) >= sum(tagged) / 2;
 }
 
@@ -460,7 +492,7 @@ export function listTags(answer: Answer | undefined): string[] {
 function countTags(hits: readonly Hit[]): [string, number][] {
   const counts = new Map<string, number>();
   for (const hit of hits) {
-    const tag = findRemedy(hit)?.tag;
+    const tag = tagOf(findFix(hit));
     if (tag) {
       counts.set(tag, (counts.get(tag) ?? 0) + 1);
     }

@@ -680,28 +680,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/overview/rules": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Show alerts, last firing and cost of recalls of each rule.
-         * @description Show alerts, last firing and cost of recalls of each rule.
-         *
-         *     Role: `viewer`.
-         */
-        get: operations["overview_list_rule_figures"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/queries": {
         parameters: {
             query?: never;
@@ -788,6 +766,28 @@ export interface paths {
         get: operations["relations_list_relations"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/resolutions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record the same resolution of several alerts: of all, or of none if one is not found.
+         * @description Record the same resolution of several alerts: of all, or of none if one is not found.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["fixes_resolve_alerts"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1223,6 +1223,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tags of resolutions, the most frequent first, with what became of their alerts.
+         * @description List the tags of resolutions, the most frequent first, with what became of their alerts.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["fixes_list_tags"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tags/merge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tags one. Notes keep the recorded tag beside it; the old names lead to it.
+         * @description Make tags one. Notes keep the recorded tag beside it; the old names lead to it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["fixes_merge_tags"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tags/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a tag another name. Notes keep the recorded one beside it; the old name leads to it.
+         * @description Give a tag another name. Notes keep the recorded one beside it; the old name leads to it.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["fixes_rename_tag"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -1437,12 +1503,35 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Record the resolution of an alert. Its state is unaffected.
-         * @description Record the resolution of an alert. Its state is unaffected.
+         * Record the resolution of an alert. Its state is unaffected. A later one takes its place; the
+         * @description Record the resolution of an alert. Its state is unaffected. A later one takes its place; the
+         *     notes of the alert have both.
          *
          *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["alerts_resolve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/{alert}/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what was checked for similar past alerts, what found the cause fastest first.
+         * @description Show what was checked for similar past alerts, what found the cause fastest first.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["fixes_list_steps"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2321,7 +2410,9 @@ export interface components {
          * @description A note. `kind`: ack, note, resolution, assign, checked or proposal.
          *
          *     `tag`: the remedy in one word, if any. `assignee`: whom an assignment names, else None. `result`,
-         *     `outcome`: of a checked step, whose text is what was done.
+         *     `outcome`: of a checked step, whose text is what was done. `effect`: of a resolution that is no
+         *     fix; `superseded_by`: the tag of what is done instead. `link`: of a post-mortem or ticket.
+         *     `recorded_tag`: the tag as it was recorded, if it has another name since.
          */
         AlertNoteRow: {
             /**
@@ -2343,6 +2434,14 @@ export interface components {
             result: string | null;
             /** Outcome */
             outcome: string | null;
+            /** Effect */
+            effect: string | null;
+            /** Superseded By */
+            superseded_by: string | null;
+            /** Link */
+            link: string | null;
+            /** Recorded Tag */
+            recorded_tag: string | null;
             /**
              * At
              * Format: date-time
@@ -3722,23 +3821,20 @@ export interface components {
             [key: string]: unknown;
         };
         /**
-         * MaintenanceErrorStatus
-         * @description Maintenance of a chunk that failed at its last try; `task` as in the log.
+         * MergedTags
+         * @description Tags that become one.
          */
-        MaintenanceErrorStatus: {
-            /** Chunk */
-            chunk: number;
-            /** Task */
-            task: string;
-            /** Error */
-            error: string;
+        MergedTags: {
             /**
-             * Failed At
-             * Format: date-time
+             * Tags
+             * @description The tags that end in the other one.
              */
-            failed_at: string;
-        } & {
-            [key: string]: unknown;
+            tags: string[];
+            /**
+             * Into
+             * @description The tag that they become.
+             */
+            into: string;
         };
         /**
          * MessagePreview
@@ -3923,6 +4019,14 @@ export interface components {
             result: string | null;
             /** Outcome */
             outcome: string | null;
+            /** Effect */
+            effect: string | null;
+            /** Superseded By */
+            superseded_by: string | null;
+            /** Link */
+            link: string | null;
+            /** Recorded Tag */
+            recorded_tag: string | null;
             /** At */
             at: string;
         };
@@ -4011,6 +4115,30 @@ export interface components {
              * @default false
              */
             follow: boolean;
+        };
+        /**
+         * RankedStep
+         * @description A step that was checked for similar past alerts.
+         *
+         *     `checked`: how often; of these it `confirmed` or `ruled_out` a suspicion. `seconds`: how long it
+         *     took in the median, since what was noted before it; None: not known. `result`: what it showed
+         *     last, where it confirmed a suspicion if it ever did. `alerts`: for which.
+         */
+        RankedStep: {
+            /** Step */
+            step: string;
+            /** Checked */
+            checked: number;
+            /** Confirmed */
+            confirmed: number;
+            /** Ruled Out */
+            ruled_out: number;
+            /** Seconds */
+            seconds: number | null;
+            /** Result */
+            result: string;
+            /** Alerts */
+            alerts: string[];
         };
         /**
          * RecallAnswer
@@ -4215,6 +4343,18 @@ export interface components {
             error: string | null;
         };
         /**
+         * RenamedTags
+         * @description Tags that have a new name, and how many notes have it now.
+         */
+        RenamedTags: {
+            /** Tags */
+            tags: string[];
+            /** Name */
+            name: string;
+            /** Notes */
+            notes: number;
+        };
+        /**
          * RepeatedAnswer
          * @description The outcome for the last revision of a recall; the fields of `recall.replay`.
          *
@@ -4282,6 +4422,57 @@ export interface components {
              * @description Tag that groups resolutions of the same cause, for example restart.
              */
             tag?: string | null;
+            /**
+             * Effect
+             * @description For a resolution that is no fix: no action needed, did not help, or superseded. Recalls do not learn its tag as a remedy.
+             */
+            effect?: ("no action needed" | "did not help" | "superseded") | null;
+            /**
+             * Superseded By
+             * @description Of a superseded remedy: the tag of what is done instead.
+             */
+            superseded_by?: string | null;
+            /**
+             * Link
+             * @description Web address of a post-mortem or ticket, for example https://…
+             */
+            link?: string | null;
+        };
+        /**
+         * ResolutionOfAlerts
+         * @description How several alerts were resolved.
+         */
+        ResolutionOfAlerts: {
+            /**
+             * Text
+             * @description Text of the note; must not be blank.
+             */
+            text: string;
+            /**
+             * Tag
+             * @description Tag that groups resolutions of the same cause, for example restart.
+             */
+            tag?: string | null;
+            /**
+             * Effect
+             * @description For a resolution that is no fix: no action needed, did not help, or superseded. Recalls do not learn its tag as a remedy.
+             */
+            effect?: ("no action needed" | "did not help" | "superseded") | null;
+            /**
+             * Superseded By
+             * @description Of a superseded remedy: the tag of what is done instead.
+             */
+            superseded_by?: string | null;
+            /**
+             * Link
+             * @description Web address of a post-mortem or ticket, for example https://…
+             */
+            link?: string | null;
+            /**
+             * Alerts
+             * @description IDs of alerts or their events, or unique prefixes.
+             */
+            alerts: string[];
         };
         /**
          * RestartStatus
@@ -4645,24 +4836,6 @@ export interface components {
              * Format: date-time
              */
             last_at: string;
-        };
-        /**
-         * RuleFiguresRow
-         * @description Alerts and recalls of a rule. `recall_seconds`: of history queries, of all its recalls.
-         */
-        RuleFiguresRow: {
-            /** Rule */
-            rule: string;
-            /** Alerts */
-            alerts: number;
-            /** Firing */
-            firing: number;
-            /** Last Fired At */
-            last_fired_at: string | null;
-            /** Recalls */
-            recalls: number;
-            /** Recall Seconds */
-            recall_seconds: number;
         };
         /**
          * RuleFileStatus
@@ -5344,6 +5517,69 @@ export interface components {
             lag: number | null;
         };
         /**
+         * TagName
+         * @description Another name of a tag.
+         */
+        TagName: {
+            /**
+             * Tag
+             * @description The tag as it is.
+             */
+            tag: string;
+            /**
+             * Name
+             * @description Its new name, which no other tag has.
+             */
+            name: string;
+        };
+        /**
+         * TagSummary
+         * @description What became of the alerts that were resolved with a tag: each by its last resolution.
+         *
+         *     `worked`: no alert of the same key fired within `within` seconds after the end. `came_back`: one
+         *     did, `came_back_after` seconds after the end. `undecided`: the alert goes on, or the time has not
+         *     passed. `superseded_by`: the tag of what is done instead. `formerly`: earlier names. `summary`:
+         *     all of it in words.
+         */
+        TagSummary: {
+            /** Tag */
+            tag: string;
+            /** Rules */
+            rules: string[];
+            /** Alerts */
+            alerts: number;
+            /**
+             * First At
+             * Format: date-time
+             */
+            first_at: string;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Within */
+            within: number;
+            /** Worked */
+            worked: number;
+            /** Came Back */
+            came_back: number;
+            /** Came Back After */
+            came_back_after: number[];
+            /** Did Not Help */
+            did_not_help: number;
+            /** No Action Needed */
+            no_action_needed: number;
+            /** Undecided */
+            undecided: number;
+            /** Superseded By */
+            superseded_by: string | null;
+            /** Formerly */
+            formerly: string[];
+            /** Summary */
+            summary: string;
+        };
+        /**
          * TaskSummaryRow
          * @description A task as `moirae recalls list` shows it. `read`: pieces that are done.
          *
@@ -5673,8 +5909,6 @@ export interface components {
             backup: components["schemas"]["BackupStatus"];
             /** Damaged Files */
             damaged_files: components["schemas"]["DamagedFileStatus"][];
-            /** Maintenance Errors */
-            maintenance_errors: components["schemas"]["MaintenanceErrorStatus"][];
             /** Disks */
             disks: {
                 [key: string]: unknown;
@@ -6847,35 +7081,6 @@ export interface operations {
             };
         };
     };
-    overview_list_rule_figures: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RuleFiguresRow"][];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
     queries_start: {
         parameters: {
             query?: never;
@@ -7001,6 +7206,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RelationState"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    fixes_resolve_alerts: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolutionOfAlerts"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedNote"][];
                 };
             };
             /** @description A problem */
@@ -7710,6 +7953,116 @@ export interface operations {
             };
         };
     };
+    fixes_list_tags: {
+        parameters: {
+            query?: {
+                /** @description Name of the rule, with or without its group. */
+                rule?: string | null;
+                /** @description An alert of the same key that fires so soon after the end means that it came back, in s or as text such as `1h`. */
+                within?: number | string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TagSummary"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    fixes_merge_tags: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MergedTags"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RenamedTags"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    fixes_rename_tag: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TagName"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RenamedTags"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
     system_list_tokens: {
         parameters: {
             query?: {
@@ -8109,6 +8462,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AddedNote"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    fixes_list_steps: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alert: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RankedStep"][];
                 };
             };
             /** @description A problem */

@@ -22,6 +22,7 @@ import { findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
 import { formatAbout, formatDuration } from "../time";
 import { formatCount } from "./common";
+import { type ResolutionDetails, ResolutionFields } from "./fixes";
 
 const EFFECT_POLL = 400; // milliseconds
 const EFFECT_TIMEOUT = 15_000; // milliseconds
@@ -49,7 +50,7 @@ const DIALOGS: Record<Dialog, { title: string; label: string; button: string; do
     title: "Resolve",
     label: "What fixed it",
     button: "Record the resolution",
-    hint: "The alert itself ends when its condition no longer holds.",
+    hint: "The alert itself ends when its condition no longer holds. A later resolution takes the place of an earlier one.",
     done: "The resolution is stored. It is shown with similar alerts from now on.",
   },
 };
@@ -234,16 +235,19 @@ interface NoteProps {
   save: (body: unknown) => Promise<void>;
 }
 
-function NoteDialog({ kind, tags, close, save }: NoteProps) {
+export function NoteDialog({ kind, tags, close, save }: NoteProps) {
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
   const [detail, setDetail] = useState("");
   const [outcome, setOutcome] = useState<Outcome>("open");
+  const [resolution, setResolution] = useState<ResolutionDetails>({ effect: "", supersededBy: "", link: "" });
   const { title, label, button, hint } = DIALOGS[kind];
   const isTextRequired = kind === "notes" || kind === "resolve";
   const isDetailRequired = kind === "assign" || kind === "checked";
-  const isComplete = (!isTextRequired || text.trim()) && (!isDetailRequired || detail.trim());
+  const isSuperseded = kind === "resolve" && resolution.effect === "superseded";
+  const isComplete =
+    (!isTextRequired || text.trim()) && (!isDetailRequired || detail.trim()) && (!isSuperseded || resolution.supersededBy.trim());
 
   function makeBody(): unknown {
     if (kind === "assign") {
@@ -252,7 +256,12 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
     if (kind === "checked") {
       return { step: detail.trim(), result: text, outcome };
     }
-    return kind === "resolve" ? { text, tag: detail.trim() || null } : { text };
+    if (kind === "resolve") {
+      const { effect, supersededBy, link } = resolution;
+      const superseding = isSuperseded ? supersededBy.trim() : null;
+      return { text, tag: detail.trim() || null, effect: effect || null, superseded_by: superseding, link: link.trim() || null };
+    }
+    return { text };
   }
 
   async function submit(event: FormEvent): Promise<void> {
@@ -325,6 +334,7 @@ function NoteDialog({ kind, tags, close, save }: NoteProps) {
               </p>
             </FormGroup>
           )}
+          {kind === "resolve" && <ResolutionFields details={resolution} change={setResolution} />}
         </Form>
         <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </ModalBody>

@@ -4,6 +4,7 @@
 export { Alert, AlertActionCloseButton } from "@patternfly/react-core/dist/esm/components/Alert";
 export { Button } from "@patternfly/react-core/dist/esm/components/Button";
 export { Card, CardBody, CardTitle } from "@patternfly/react-core/dist/esm/components/Card";
+export { Checkbox } from "@patternfly/react-core/dist/esm/components/Checkbox";
 export { Content } from "@patternfly/react-core/dist/esm/components/Content";
 export { EmptyState, EmptyStateBody } from "@patternfly/react-core/dist/esm/components/EmptyState";
 export { ExpandableSection } from "@patternfly/react-core/dist/esm/components/ExpandableSection";

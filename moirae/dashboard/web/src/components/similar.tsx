@@ -7,6 +7,7 @@ import { type Hit, type Judgement, describeProblem } from "../api";
 import { describeHit, describeLength, describeReturn, findRemedy } from "../answers";
 import { SessionContext } from "../session";
 import { Time } from "./common";
+import { FixRecord, type Fixes, RemedyLabels } from "./fixes";
 import { LongText } from "./text";
 
 const RARE_SHARE = 0.15; // of the score, from which a shared term is highlighted
@@ -18,11 +19,12 @@ interface Props {
   hit: Hit;
   /** Of all people, one each. */
   judgements: Judgement[];
+  fixes: Fixes;
   /** Stores an opinion, or withdraws it (null); fails with an `ApiError`. */
   judge: ((past: string, helps: boolean | null) => Promise<void>) | null;
 }
 
-export function SimilarAlert({ eid, hit, judgements, judge }: Props) {
+export function SimilarAlert({ eid, hit, judgements, fixes, judge }: Props) {
   const { past } = hit;
   const [problem, setProblem] = useState("");
   const remedy = findRemedy(hit);
@@ -56,15 +58,11 @@ export function SimilarAlert({ eid, hit, judgements, judge }: Props) {
         </div>
         {remedy ? (
           <p className="remedy">
-            <strong>{remedy.text}</strong>{" "}
-            {remedy.tag && (
-              <Label isCompact color="teal">
-                {remedy.tag}
-              </Label>
-            )}{" "}
+            <strong>{remedy.text}</strong> <RemedyLabels remedy={remedy} />{" "}
             <span className="note">
               noted by {remedy.author} <Time value={remedy.at} brief />
-            </span>
+            </span>{" "}
+            <FixRecord fix={fixes.get(remedy.tag ?? "")} />
           </p>
         ) : (
           <p className="note remedy">{past ? "Nobody noted what was done." : "The event has been deleted."}</p>

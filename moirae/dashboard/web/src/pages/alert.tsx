@@ -50,6 +50,7 @@ import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/c
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { ChangesCard } from "../components/changes";
+import { FixRecord, type Fixes, RemedyLabels, StepsCard, useFixes } from "../components/fixes";
 import { NotificationCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
 import { SimilarAlert } from "../components/similar";
@@ -104,6 +105,7 @@ function Report({ report, error, reload, update }: ReportProps) {
   const areAllShown = usePrinting() || areAllAskedFor;
   const definition = useRule(alert.rule, alert.version);
   const similar = findSimilar(recalls);
+  const fixes = useFixes(alert.rule);
   const hits = similar?.hits ?? [];
   useTitle(alertTitle(alert));
   useLive({ event: alert.eid }, (events) => {
@@ -147,12 +149,14 @@ function Report({ report, error, reload, update }: ReportProps) {
             The past of this alert
           </Title>
           <Verdict alert={alert} similar={similar} />
-          <ForecastCard similar={similar} />
+          <ForecastCard similar={similar} fixes={fixes} />
+          <StepsCard alert={alert.id} revision={similar?.number ?? 0} />
           {hits.slice(0, areAllShown ? undefined : FIRST_HITS).map((hit) => (
             <SimilarAlert
               key={hit.eid}
               eid={alert.eid}
               hit={hit}
+              fixes={fixes}
               judgements={judgements.data?.filter((entry) => entry.past_eid === hit.eid) ?? []}
               judge={isOperator ? judge : null}
             />
@@ -278,7 +282,7 @@ function SeenHit({ hit }: { hit: Hit }) {
 }
 
 /** Probable resolutions, by the resolutions of past alerts. */
-function ForecastCard({ similar }: { similar: Answer | undefined }) {
+function ForecastCard({ similar, fixes }: { similar: Answer | undefined; fixes: Fixes }) {
   const forecast = readForecast(similar);
   const episodes = countTooFewEpisodes(similar);
   if (episodes !== null) {
@@ -303,6 +307,7 @@ function ForecastCard({ similar }: { similar: Answer | undefined }) {
               <meter min={0} max={1} value={probability} aria-label={`Probability of ${tag}`} />
               <span>{formatPercent(probability)}</span>
               <span className="note">{describeInterval(forecast, index)}</span>
+              <FixRecord fix={fixes.get(tag)} />
             </li>
           ))}
         </ol>
@@ -586,11 +591,7 @@ function NotesCard({ alert, reload }: { alert: AlertDetails; reload: () => void 
             <li key={index}>
               <strong>{note.author}</strong> {NOTE_TITLES[note.kind] ?? note.kind}
               {note.assignee && ` to ${note.assignee}`}{" "}
-              {note.tag && (
-                <Label isCompact color="teal">
-                  {note.tag}
-                </Label>
-              )}
+              <RemedyLabels remedy={note} />
               {!isDefaultText(note) && (
                 <p>
                   <LongText text={note.text} length={1_000} />

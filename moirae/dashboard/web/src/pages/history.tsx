@@ -1,12 +1,14 @@
-import { Button, Card, CardBody, CardTitle, FormSelect, FormSelectOption, Label, PageSection, SearchInput, Title } from "../components/library";
+import { Button, Card, CardBody, CardTitle, Checkbox, FormSelect, FormSelectOption, Label, PageSection, SearchInput, Title } from "../components/library";
 import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { useSearchParams } from "react-router";
-import { type Alert, type AlertDelivery, type AlertPage, type AppliedRule, type Occurrence, get } from "../api";
+import { type Alert, type AlertDelivery, type AlertPage, type AppliedRule, type Occurrence, get, post } from "../api";
+import { NoteDialog } from "../components/actions";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, shorten, useTitle } from "../components/common";
 import { DeliveryNote, useDeliveries } from "../components/notifications";
 import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
 import { useLoaded } from "../load";
+import { useIsOperator } from "../session";
 import { formatDay, formatDuration, formatMinute } from "../time";
 
 const PAGE_SIZE = 50;
@@ -164,6 +166,9 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
     count: true,
   };
   const page = useLoaded((signal) => get<AlertPage>("/alerts", query, signal), [text, rule, label, date, size]);
+  const [selected, setSelected] = useState<ReadonlySet<string> | null>(null);
+  const [resolved, setResolved] = useState("");
+  const isOperator = useIsOperator();
   const deliveries = useDeliveries(page.data?.alerts.map(({ id }) => id) ?? []);
   if (page.data === null) {
     return <Pending error={page.error} lines={6} />;
@@ -185,9 +190,35 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
           {text || rule || label || date ? "No past alert matches all of these filters." : "No alert has fired yet."}
         </p>
       )}
-      <ul className="alert-list" aria-label="Alerts, newest first">
+      {isOperator && alerts.length > 0 && (
+        <BulkResolution
+          alerts={alerts}
+          selected={selected}
+          select={(next) => {
+            setSelected(next);
+            setResolved("");
+          }}
+          done={(count) => {
+            setSelected(null);
+            setResolved(`The resolution of ${formatCount(count, "alert")} is stored.`);
+            page.reload();
+          }}
+        />
+      )}
+      <p role="status" className="note">
+        {resolved}
+      </p>
+      <ul className={selected ? "alert-list selectable" : "alert-list"} aria-label="Alerts, newest first">
         {alerts.map((alert) => (
           <li key={alert.id}>
+            {selected && (
+              <Checkbox
+                id={`select-${alert.id}`}
+                aria-label={`Select ${cutText(alertTitle(alert))}`}
+                isChecked={selected.has(alert.id)}
+                onChange={(_, isChecked) => setSelected(toggle(selected, alert.id, isChecked))}
+              />
+            )}
             <Result alert={alert} deliveries={deliveries.get(alert.id) ?? []} />
           </li>
         ))}
@@ -198,6 +229,58 @@ function Results({ text, rule, label, day, month, clearDate }: ResultsProps) {
         </Button>
       )}
     </section>
+  );
+}
+
+function toggle(selected: ReadonlySet<string>, id: string, isChecked: boolean): ReadonlySet<string> {
+  const next = new Set(selected);
+  if (isChecked) {
+    next.add(id);
+  } else {
+    next.delete(id);
+  }
+  return next;
+}
+
+interface BulkProps {
+  alerts: readonly Alert[];
+  /** IDs of alerts; null: none are being selected. */
+  selected: ReadonlySet<string> | null;
+  select: (selected: ReadonlySet<string> | null) => void;
+  /** Called with the number of alerts that were resolved. */
+  done: (count: number) => void;
+}
+
+/** Select alerts, and record what fixed all of them. */
+function BulkResolution({ alerts, selected, select, done }: BulkProps) {
+  const [isOpen, setOpen] = useState(false);
+  if (selected === null) {
+    return (
+      <Button variant="secondary" size="sm" onClick={() => select(new Set())}>
+        Resolve several
+      </Button>
+    );
+  }
+  async function save(body: unknown): Promise<void> {
+    const ids = [...(selected ?? [])];
+    await post("/resolutions", { ...(body as object), alerts: ids });
+    setOpen(false);
+    done(ids.length);
+  }
+  const tags = [...new Set(alerts.flatMap(({ tag }) => tag ?? []))];
+  return (
+    <div className="bulk" role="group" aria-label="Resolve several alerts">
+      <Button size="sm" isDisabled={!selected.size} onClick={() => setOpen(true)}>
+        Resolve {formatCount(selected.size, "alert")}
+      </Button>
+      <Button variant="link" size="sm" onClick={() => select(new Set(alerts.map(({ id }) => id)))}>
+        Select all {alerts.length} shown
+      </Button>
+      <Button variant="link" size="sm" onClick={() => select(null)}>
+        Select none
+      </Button>
+      {isOpen && <NoteDialog kind="resolve" tags={tags} close={() => setOpen(false)} save={save} />}
+    </div>
   );
 }
 
