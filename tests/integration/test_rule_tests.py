@@ -400,7 +400,7 @@ tests:
         "g/Plain fails on its rows",
         "g/Window fails on its rows",
     ]
-    assert "zero" in zero[0].message.lower() and zero[1].place.endswith(":7:31")
+    assert "zero" in zero[0].message.lower() and zero[1].place.endswith(":7:32")
     assert one == []
 
 
