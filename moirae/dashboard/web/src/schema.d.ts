@@ -3821,6 +3821,25 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * MaintenanceErrorStatus
+         * @description Maintenance of a chunk that failed at its last try; `task` as in the log.
+         */
+        MaintenanceErrorStatus: {
+            /** Chunk */
+            chunk: number;
+            /** Task */
+            task: string;
+            /** Error */
+            error: string;
+            /**
+             * Failed At
+             * Format: date-time
+             */
+            failed_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * MergedTags
          * @description Tags that become one.
          */
@@ -5909,6 +5928,8 @@ export interface components {
             backup: components["schemas"]["BackupStatus"];
             /** Damaged Files */
             damaged_files: components["schemas"]["DamagedFileStatus"][];
+            /** Maintenance Errors */
+            maintenance_errors: components["schemas"]["MaintenanceErrorStatus"][];
             /** Disks */
             disks: {
                 [key: string]: unknown;
