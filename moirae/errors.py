@@ -191,3 +191,10 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's message, or the name of its class."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+class RuleFailed(MoiraeError):
+    """A rule fails on its rows, such as by a division by zero."""
+
+    def __init__(self, rule: str, error: Exception) -> None:
+        super().__init__(f"{rule} fails on its rows: {first_line(error)}")

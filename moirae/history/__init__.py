@@ -3,7 +3,7 @@
 from moirae.history.builder import HistoryBuilder
 from moirae.history.derived_streams import select_archived_streams
 from moirae.history.engines import PastEngines
-from moirae.history.finder import PastFinder, RelationVersions, RuleFailed
+from moirae.history.finder import PastFinder, RelationVersions
 from moirae.history.plan import event_overlap, undecided_duration
 from moirae.history.progress import (
     format_progress,
@@ -17,7 +17,6 @@ __all__ = [
     "PastEngines",
     "PastFinder",
     "RelationVersions",
-    "RuleFailed",
     "WantedSummaries",
     "event_overlap",
     "explain_summary",

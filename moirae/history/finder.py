@@ -16,7 +16,7 @@ from archiver.read import WIDE_SCAN_ROWS, Reader
 from archiver.time_range import TimeRange
 from archiver.times import Micros
 from moirae.alerts import AlertStream, Event, EventColumns, deduplicate
-from moirae.errors import MoiraeError
+from moirae.errors import RuleFailed
 from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
@@ -71,14 +71,6 @@ class RelationVersions:
     names: frozenset[str]
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     alerts: AlertStream | None = None
-
-
-class RuleFailed(MoiraeError):
-    """A rule fails on its rows, such as by a division by zero."""
-
-    def __init__(self, rule: str, error: Exception) -> None:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        super().__init__(f"{rule} fails on its rows: {reason}")
 
 
 class PastFinder:

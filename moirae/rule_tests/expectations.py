@@ -10,8 +10,8 @@ from archiver.ingest import parse_iso_time
 from archiver.times import Micros, duration_to_micros, from_micros
 from moirae.alerts import Event, FoldedAlert, make_alerting_rule
 from moirae.config import format_duration
+from moirae.errors import RuleFailed
 from moirae.evaluation.plan import ActiveRule
-from moirae.history import RuleFailed
 from moirae.notify import make_alert_labels
 from moirae.rule_tests.comparison import find_difference, format_row, row_matches
 from moirae.rule_tests.coverage import CoveredItem

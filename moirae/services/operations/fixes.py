@@ -162,8 +162,8 @@ def merge_tags(workspace: "LocalWorkspace", body: MergedTags) -> RenamedTags:
     gateway = TagGateway(workspace.connection)
     gateway.lock()
     if not gateway.count(body.into):
-        known = [row.tag for row in gateway.list_tried(None)]
-        shown = ", ".join(sorted(set(known))[:_SHOWN_TAGS]) or "none"
+        tags = {row.tag for row in gateway.list_tried(None)}
+        shown = ", ".join(sorted(tags)[:_SHOWN_TAGS]) or "none"
         raise NotFound(f"no resolution has the tag {body.into!r}; tags are: {shown}")
     return _rename(workspace, gateway, list(dict.fromkeys(body.tags)), body.into)
 
@@ -204,6 +204,6 @@ def list_steps(workspace: "LocalWorkspace", alert: IdPrefix) -> list[RankedStep]
         for hit in answer.hits or ():
             if hit.past is None or hit.past["alert"] is None or hit.past["starts_at"] is None:
                 continue
-            found = InvestigatedAlert(hit.past["alert"], hit.past["starts_at"], hit.past["notes"])
-            past.setdefault(found.alert, found)
+            item = InvestigatedAlert(hit.past["alert"], hit.past["starts_at"], hit.past["notes"])
+            past.setdefault(item.alert, item)
     return rank_steps(past.values())
