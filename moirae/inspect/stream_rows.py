@@ -14,9 +14,16 @@ _MAX_ROWS = 2_000_000  # of the files that are read at once
 
 
 def read_stream_rows(
-    table: StreamTable, key: Mapping[str, Any], columns: Sequence[str], time_range: TimeRange
+    table: StreamTable,
+    key: Mapping[str, Any],
+    columns: Sequence[str],
+    time_range: TimeRange,
+    max_rows: int = _MAX_ROWS,
 ) -> pa.Table | str:
-    """The time, the key and some columns of the rows of a key in a range, or why there are none."""
+    """The time, the key and some columns of the rows of a key in a range, or why there are none.
+
+    `max_rows`: of the files that hold them.
+    """
     files = table.data_files(time_range)
     if not files:
         oldest = [entry.oldest for entry in table.files_by_chunk().values()]
@@ -25,8 +32,8 @@ def read_stream_rows(
                 f"no rows: those of this stream start at {from_micros(min(oldest)):%Y-%m-%d %H:%M}Z"
             )
         return "no rows in this range"
-    if sum(file.rows for file in files) > _MAX_ROWS:
-        return f"more than {_MAX_ROWS:,} rows to read"
+    if sum(file.rows for file in files) > max_rows:
+        return f"more than {max_rows:,} rows to read"
     names = list(dict.fromkeys([table.schema.time, *key, *columns]))
     try:
         table.fetch(files)

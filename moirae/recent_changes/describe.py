@@ -8,18 +8,18 @@ from moirae.recent_changes.ranking import RankedChange
 from moirae.recent_changes.statistics import HourCounts
 
 
-def describe_change(entry: RankedChange, ts: datetime, similar: int) -> str:
-    """One sentence. `ts`: event time of the alert; `similar`: number of similar alerts asked."""
-    return "; ".join(_list_parts(entry, ts, similar))
+def describe_change(entry: RankedChange, ts: datetime) -> str:
+    """One sentence. `ts`: event time of the alert."""
+    return "; ".join(_list_parts(entry, ts))
 
 
-def _list_parts(entry: RankedChange, ts: datetime, similar: int) -> Iterator[str]:
+def _list_parts(entry: RankedChange, ts: datetime) -> Iterator[str]:
     location = ", ".join(f"{name} {value}" for name, value in entry.change.place.items())
     steps = f", {entry.steps} step{'s' * (entry.steps > 1)} away" if entry.steps else ""
     ago = _format_age(ts - from_micros(entry.change.ts))
     yield f"{entry.change.what} ({location or 'everywhere'}{steps}) {ago} before"
-    if similar:
-        yield f"so before {entry.similar_with_change} of the {similar} most similar alerts"
+    if entry.similar:
+        yield f"so before {entry.similar_with_change} of the {entry.similar} most similar alerts"
     hours = entry.hours
     if not isinstance(hours, HourCounts):
         yield f"not compared with other hours: {hours}"

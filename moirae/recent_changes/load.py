@@ -20,6 +20,7 @@ from moirae.inspect.past_events import load_answers
 from moirae.recent_changes.locations import Location, Topology, make_topology
 from moirae.recent_changes.ranking import (
     Change,
+    HistoryStart,
     PastAlert,
     Question,
     RankedChange,
@@ -33,6 +34,7 @@ TOPOLOGY = "topology"
 """The relation that says which places are neighbours: `source`, `target` and `kind`."""
 _MAX_SIMILAR = 10  # most similar past alerts that are asked
 _MAX_ALERTS = 10_000  # newest ones of the rule
+_MAX_ROWS = 300_000  # of a stream of changes; more take seconds
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,11 @@ class UnreadChanges:
 
 @dataclass(frozen=True)
 class RecentChanges:
-    """What changed before an event, ranked. `similar`: number of similar past alerts asked.
-
-    `start`: of the hours that were compared. `streams`: those that declare changes.
-    """
+    """What changed before an event, ranked. `streams`: those that declare changes."""
 
     ts: datetime
-    start: datetime
     within: timedelta
     streams: Sequence[str]
-    similar: int
     changes: Sequence[RankedChange]
     unread: Sequence[UnreadChanges]
 
@@ -78,35 +75,39 @@ def load_recent_changes(
         raise NotFound(f"event {eid} has been deleted")
     declared = {name: stream.changes for name, stream in settings.streams.items() if stream.changes}
     if not declared:
-        return RecentChanges(event.ts, event.ts, within, [], 0, [], [])
+        return RecentChanges(event.ts, within, [], [], [])
     alerts = _list_alerts(connection, event.rule, event.ts - span, event.ts)
-    start = max([event.ts - span, *([alerts[-1].starts_at] if alerts else [])])
+    similar = _list_similar(connection, eid)
+    now, margin = to_micros(event.ts), duration_to_micros(within)
+    start = to_micros(max([event.ts - span, *([alerts[-1].starts_at] if alerts else [])]))
+    first = min([start, *(ts for _, ts in similar)])
+    ranges = [TimeRange(first - margin, now + 1), TimeRange(now - margin, now + 1)]
     changes: list[Change] = []
     unread: list[UnreadChanges] = []
-    time_range = TimeRange(to_micros(start - within), to_micros(event.ts) + 1)
-    starts: dict[str, Micros] = {}
+    starts: dict[str, HistoryStart] = {}
     for schema in schemas:
         if schema.name not in declared:
             continue
-        rows = _read_rows(storage, schema, declared[schema.name], time_range)
-        if isinstance(rows, str):
-            unread.append(UnreadChanges(schema.name, rows))
+        rows, reason = _read_rows(storage, schema, declared[schema.name], ranges)
+        if rows is None:
+            unread.append(UnreadChanges(schema.name, reason))
             continue
         changes += _list_changes(schema, declared[schema.name], rows)
-        starts[schema.name] = max(to_micros(start), int(micros_column(rows, schema.time).min()))
-    similar = _list_similar(connection, eid)
+        oldest = int(micros_column(rows, schema.time).min())
+        starts[schema.name] = HistoryStart(oldest, max(start, oldest), reason)
     question = Question(
         key=to_location(event.key),
-        ts=to_micros(event.ts),
-        within=duration_to_micros(within),
+        ts=now,
+        within=margin,
         starts=starts,
         similar=similar,
-        past=[_to_past_alert(alert, to_micros(event.ts)) for alert in alerts],
+        past=[_to_past_alert(alert, now) for alert in alerts],
         topology=_load_topology(connection, event.ts),
         steps={name: entry.steps for name, entry in declared.items()},
     )
-    ranked = rank_changes(changes, question)
-    return RecentChanges(event.ts, start, within, sorted(declared), len(similar), ranked, unread)
+    return RecentChanges(
+        event.ts, within, sorted(declared), rank_changes(changes, question), unread
+    )
 
 
 def to_location(values: Mapping[str, Any]) -> Location:
@@ -160,11 +161,22 @@ def _load_topology(connection: sql.Connection, ts: datetime) -> Topology:
 
 
 def _read_rows(
-    storage: StorageRoot, schema: StreamSchema, declared: DeclaredChanges, time_range: TimeRange
-) -> pa.Table | str:
+    storage: StorageRoot,
+    schema: StreamSchema,
+    declared: DeclaredChanges,
+    ranges: Sequence[TimeRange],
+) -> tuple[pa.Table | None, str]:
+    """The rows of the first range that can be read, and why those of an earlier one cannot."""
     if not StreamTable.exists(storage, schema.name):
-        return "nothing is archived yet"
-    return read_stream_rows(StreamTable(storage, schema), {}, declared.columns, time_range)
+        return None, "nothing is archived yet"
+    table = StreamTable(storage, schema)
+    reasons: list[str] = []
+    for time_range in ranges:
+        rows = read_stream_rows(table, {}, declared.columns, time_range, _MAX_ROWS)
+        if not isinstance(rows, str):
+            return rows, "".join(reasons)
+        reasons.append(rows)
+    return None, reasons[0]
 
 
 def _list_changes(

@@ -43,18 +43,29 @@ class PastAlert:
 
 
 @dataclass(frozen=True)
+class HistoryStart:
+    """From when on the changes of a stream are known, and from when on those and the alerts.
+
+    `reason`: why hours are not compared; empty if they are.
+    """
+
+    changes: Micros
+    hours: Micros
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Question:
     """An alert whose changes are ranked.
 
     `similar`: key and event time of the most similar past alerts. `past`: earlier alerts of the
-    rule that fired. `starts`: by stream, from when on its changes are known. `steps`: by stream,
-    see `DeclaredChanges`.
+    rule that fired. `starts` and `steps` (see `DeclaredChanges`): by stream.
     """
 
     key: Location
     ts: Micros
     within: Micros
-    starts: Mapping[str, Micros]
+    starts: Mapping[str, HistoryStart]
     similar: Sequence[tuple[Location, Micros]]
     past: Sequence[PastAlert]
     topology: Topology
@@ -65,13 +76,14 @@ class Question:
 class RankedChange:
     """A change near an alert.
 
-    `steps`: how far it is away in the topology. `similar_with_change`: how many of the most
-    similar past alerts such a change came before. `hours`: a comparison with other hours, or why
-    there is none.
+    `steps`: how far it is away in the topology. `similar`: number of the most similar past alerts
+    before which changes are known, and `similar_with_change`, how many of them such a change came
+    before. `hours`: a comparison with other hours, or why there is none.
     """
 
     change: Change
     steps: int
+    similar: int
     similar_with_change: int
     hours: HourCounts | str
 
@@ -95,9 +107,8 @@ def find_near(changes: Sequence[Change], question: Question) -> list[tuple[Chang
 def rank_changes(changes: Sequence[Change], question: Question) -> list[RankedChange]:
     """The changes near an alert, first those after which alerts were most frequent.
 
-    `changes`: of all streams and places, since `question.starts`. A change that came
-    before alerts no more often than before other hours follows, and then by place and time. Of
-    equal changes in one place, the newest is listed.
+    `changes`: of all streams and places, since `question.starts`. Of those of one kind in one
+    place, the newest is listed.
     """
     newest = {}
     for change, distance in sorted(find_near(changes, question), key=lambda near: near[0].ts):
@@ -110,32 +121,33 @@ def rank_changes(changes: Sequence[Change], question: Question) -> list[RankedCh
     facts = {kind: _compare(of_kind[kind], question) for kind in kinds}
     ranked = []
     for change, distance in newest.values():
-        similar_with_change, hours = facts[change.kind]
-        ranked.append(RankedChange(change, distance, similar_with_change, hours))
-    return sorted(ranked, key=lambda entry: _rank(entry, len(question.similar)))
+        ranked.append(RankedChange(change, distance, *facts[change.kind]))
+    return sorted(ranked, key=_rank)
 
 
-def _rank(entry: RankedChange, similar: int) -> tuple[float, float, int, Micros]:
+def _rank(entry: RankedChange) -> tuple[float, float, int, Micros]:
     """The bound of the ratio that is nearer to 1, and 1 if the interval contains it, decides."""
     bound = 1.0
     if isinstance(entry.hours, HourCounts):
         bound = min(max(1.0, entry.hours.low), entry.hours.high)
-    share = entry.similar_with_change / similar if similar else 0.0
+    share = entry.similar_with_change / max(1, entry.similar)
     return -bound, -share, entry.steps, -entry.change.ts
 
 
-def _compare(changes: Sequence[Change], question: Question) -> tuple[int, HourCounts | str]:
-    """What is known of changes of one kind. `changes`: all of them."""
+def _compare(changes: Sequence[Change], question: Question) -> tuple[int, int, HourCounts | str]:
+    """Similar past alerts, those with such a change, and hours. `changes`: all of one kind."""
     index = _LocationIndex(changes)
     steps = question.steps[changes[0].stream]
+    start = question.starts[changes[0].stream]
+    if start.reason:
+        return 0, 0, start.reason
 
     def near(key: Location) -> Times:
         return index.times_near(surround(key, question.topology, steps))
 
+    similar = [(key, ts) for key, ts in question.similar if ts >= start.changes]
     similar_with_change = count_preceded(
-        [ts for _, ts in question.similar],
-        [near(key) for key, _ in question.similar],
-        question.within,
+        [ts for _, ts in similar], [near(key) for key, _ in similar], question.within
     )
     by_key: dict[tuple[tuple[str, str], ...], list[PastAlert]] = defaultdict(list)
     by_key[tuple(sorted(question.key.items()))] = []
@@ -146,10 +158,8 @@ def _compare(changes: Sequence[Change], question: Question) -> tuple[int, HourCo
         starts = np.array(sorted(alert.start for alert in alerts), dtype=np.int64)
         ends = np.array([alert.end for alert in alerts], dtype=np.int64)
         histories.append(KeyHistory(starts, ends, near(dict(key))))
-    hours = compare_hours(
-        histories, question.starts[changes[0].stream], question.ts, question.within
-    )
-    return similar_with_change, hours
+    hours = compare_hours(histories, start.hours, question.ts, question.within)
+    return len(similar), similar_with_change, hours
 
 
 class _LocationIndex:

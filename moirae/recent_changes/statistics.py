@@ -85,7 +85,7 @@ def compare_hours(
         newest = np.searchsorted(history.changes, middles[is_exposed_other], side="right") - 1
         exposing.update(history.changes[newest].tolist())
     if not other_hours:
-        return "the stream has no earlier change to compare with"
+        return "alerts and changes are known for less than an hour"
     if not alert_hours:
         return "no earlier alert of this rule"
     if other_hours < MIN_OTHER_HOURS * alert_hours:

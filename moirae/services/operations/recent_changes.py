@@ -59,8 +59,8 @@ class HourComparison:
 class ListedChange:
     """A change before the event.
 
-    `steps`: how far its place is in the relation topology. `similar_with_change`: how many of the
-    most similar past alerts such a change came before. `not_compared`: why `hours` is None.
+    `steps`: how far its place is in the relation topology. `similar_with_change`: before how
+    many of the `similar` most similar past alerts such a change came. `not_compared`: why `hours` is None.
     `sentence`: all of it in words.
     """
 
@@ -69,6 +69,7 @@ class ListedChange:
     what: str
     place: Mapping[str, str]
     steps: int
+    similar: int
     similar_with_change: int
     hours: HourComparison | None
     not_compared: str | None
@@ -87,14 +88,12 @@ class UnreadStream:
 class EventChanges:
     """What changed before an event; first those after which alerts were most frequent.
 
-    It names no cause. `streams`: those that declare changes. `similar`: number of most similar past
-    alerts that were asked. `omitted`: number of further changes that are not listed.
+    It names no cause. `streams`: those that declare changes. `omitted`: number of further changes that are not listed.
     """
 
     ts: datetime
     within_seconds: float
     streams: Sequence[str]
-    similar: int
     changes: Sequence[ListedChange]
     omitted: int
     unread: Sequence[UnreadStream]
@@ -115,21 +114,18 @@ def list_changes(workspace: "LocalWorkspace", event: IdPrefix, query: ChangesQue
         within=timedelta(seconds=query.within),
         span=timedelta(seconds=query.range),
     )
-    listed = [
-        _list_change(entry, recent.ts, recent.similar) for entry in recent.changes[:_MAX_LISTED]
-    ]
+    listed = [_list_change(entry, recent.ts) for entry in recent.changes[:_MAX_LISTED]]
     return EventChanges(
         ts=recent.ts,
         within_seconds=query.within,
         streams=recent.streams,
-        similar=recent.similar,
         changes=listed,
         omitted=len(recent.changes) - len(listed),
         unread=[UnreadStream(entry.stream, entry.reason) for entry in recent.unread],
     )
 
 
-def _list_change(entry: "RankedChange", ts: datetime, similar: int) -> ListedChange:
+def _list_change(entry: "RankedChange", ts: datetime) -> ListedChange:
     from archiver.times import from_micros
     from moirae.recent_changes import HourCounts, describe_change
 
@@ -144,8 +140,9 @@ def _list_change(entry: "RankedChange", ts: datetime, similar: int) -> ListedCha
         what=entry.change.what,
         place=entry.change.place,
         steps=entry.steps,
+        similar=entry.similar,
         similar_with_change=entry.similar_with_change,
         hours=hours,
         not_compared=reason,
-        sentence=describe_change(entry, ts, similar),
+        sentence=describe_change(entry, ts),
     )

@@ -3314,8 +3314,7 @@ export interface components {
          * EventChanges
          * @description What changed before an event; first those after which alerts were most frequent.
          *
-         *     It names no cause. `streams`: those that declare changes. `similar`: number of most similar past
-         *     alerts that were asked. `omitted`: number of further changes that are not listed.
+         *     It names no cause. `streams`: those that declare changes. `omitted`: number of further changes that are not listed.
          */
         EventChanges: {
             /**
@@ -3327,8 +3326,6 @@ export interface components {
             within_seconds: number;
             /** Streams */
             streams: string[];
-            /** Similar */
-            similar: number;
             /** Changes */
             changes: components["schemas"]["ListedChange"][];
             /** Omitted */
@@ -3665,8 +3662,8 @@ export interface components {
          * ListedChange
          * @description A change before the event.
          *
-         *     `steps`: how far its place is in the relation topology. `similar_with_change`: how many of the
-         *     most similar past alerts such a change came before. `not_compared`: why `hours` is None.
+         *     `steps`: how far its place is in the relation topology. `similar_with_change`: before how
+         *     many of the `similar` most similar past alerts such a change came. `not_compared`: why `hours` is None.
          *     `sentence`: all of it in words.
          */
         ListedChange: {
@@ -3685,6 +3682,8 @@ export interface components {
             };
             /** Steps */
             steps: number;
+            /** Similar */
+            similar: number;
             /** Similar With Change */
             similar_with_change: number;
             hours: components["schemas"]["HourComparison"] | null;

@@ -6,7 +6,14 @@ from archiver.times import from_micros
 from moirae.recent_changes import HourCounts, describe_change
 from moirae.recent_changes.kinds import kind_of
 from moirae.recent_changes.locations import Location, make_topology
-from moirae.recent_changes.ranking import Change, PastAlert, Question, RankedChange, rank_changes
+from moirae.recent_changes.ranking import (
+    Change,
+    HistoryStart,
+    PastAlert,
+    Question,
+    RankedChange,
+    rank_changes,
+)
 from moirae.recent_changes.statistics import HOUR
 
 NOW = 2_000 * HOUR
@@ -18,13 +25,16 @@ def change(what: str, ts: int, **place: str) -> Change:
 
 
 def ask(
-    changes: list[Change], past: list[PastAlert], similar: list[tuple[Location, int]] | None = None
+    changes: list[Change],
+    past: list[PastAlert],
+    similar: list[tuple[Location, int]] | None = None,
+    start: HistoryStart = HistoryStart(0, 0),
 ) -> list[RankedChange]:
     question = Question(
         key={"host": "a"},
         ts=NOW,
         within=6 * HOUR,
-        starts={"deploys": 0},
+        starts={"deploys": start},
         similar=similar or [],
         past=past,
         topology=make_topology([]),
@@ -59,7 +69,7 @@ def test_a_change_that_came_before_alerts_is_first() -> None:
     assert first.similar_with_change == 4
     assert isinstance(first.hours, HourCounts)
     assert first.hours.low > 2
-    sentence = describe_change(first, from_micros(NOW), len(similar))
+    sentence = describe_change(first, from_micros(NOW))
     assert sentence.startswith("web 2.0.0 (host a) 12m before; so before 4 of the 4 most similar")
     assert "caus" not in sentence
 
@@ -83,3 +93,21 @@ def test_a_change_after_the_alert_or_too_early_is_not_near() -> None:
 def test_kinds_ignore_versions_numbers_and_hashes() -> None:
     assert kind_of("web 1.20.3 (9f86d081)") == kind_of("web 2.0 (deadbe3f)") == "web # (#)"
     assert kind_of("facade deployed") == "facade deployed"
+
+
+def test_similar_alerts_before_the_first_known_change_are_not_counted() -> None:
+    changes, past = make_history()
+    changes.append(change("web 2.0.0", NOW - MINUTE, host="a"))
+    similar = [(alert.key, alert.start) for alert in past[:4]]
+    (first, *_) = ask(changes, past, similar, HistoryStart(past[2].start, past[2].start))
+    assert (first.similar, first.similar_with_change) == (2, 2)
+
+
+def test_without_a_readable_history_changes_are_listed_with_the_reason() -> None:
+    changes, past = make_history()
+    changes.append(change("web 2.0.0", NOW - MINUTE, host="a"))
+    similar = [(alert.key, alert.start) for alert in past[:4]]
+    start = HistoryStart(NOW - HOUR, NOW - HOUR, "more than 300,000 rows to read")
+    (only,) = ask(changes[-1:], past, similar, start)
+    assert (only.similar, only.hours) == (0, start.reason)
+    assert describe_change(only, from_micros(NOW)).endswith(start.reason)

@@ -47,7 +47,7 @@ def test_hours_in_which_an_alert_was_active_are_no_others() -> None:
     [
         (times(), 100, "no earlier alert"),
         (times(*range(20)), 100, "fewer than 10 hours"),
-        (times(), 0.5, "no earlier change"),
+        (times(), 0.5, "less than an hour"),
     ],
 )
 def test_too_little_is_named_instead_of_a_ratio(

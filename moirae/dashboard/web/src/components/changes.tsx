@@ -35,7 +35,7 @@ function Changes({ found }: { found: EventChanges }) {
         <ol className="changes">
           {found.changes.map((change) => (
             <li key={`${change.stream} ${change.ts} ${change.what} ${JSON.stringify(change.place)}`}>
-              <ChangeLine change={change} ts={found.ts} similar={found.similar} />
+              <ChangeLine change={change} ts={found.ts} />
             </li>
           ))}
         </ol>
@@ -55,7 +55,7 @@ function Changes({ found }: { found: EventChanges }) {
   );
 }
 
-function ChangeLine({ change, ts, similar }: { change: Change; ts: string; similar: number }) {
+function ChangeLine({ change, ts }: { change: Change; ts: string }) {
   const place = Object.entries(change.place)
     .map(([name, value]) => `${name} ${value}`)
     .join(", ");
@@ -74,12 +74,12 @@ function ChangeLine({ change, ts, similar }: { change: Change; ts: string; simil
         {place || "everywhere"}
         {change.steps > 0 && `, ${change.steps} ${change.steps === 1 ? "step" : "steps"} away`}
       </span>
-      <p className="note">{describeEvidence(change, similar)}</p>
+      <p className="note">{describeEvidence(change)}</p>
     </>
   );
 }
 
-function describeEvidence({ similar_with_change, hours, not_compared }: Change, similar: number): string {
+function describeEvidence({ similar, similar_with_change, hours, not_compared }: Change): string {
   const parts = [];
   if (similar) {
     parts.push(`such a change came before ${similar_with_change} of the ${similar} most similar alerts`);
