@@ -152,7 +152,7 @@ def _is_ordered(sql: str) -> bool:
     return " ORDER BY " in sql.rpartition(")")[2]
 
 
-@pytest.mark.parametrize("kind", every(5, _KINDS))
+@pytest.mark.parametrize("kind", every(8, _KINDS))
 def test_each_revision_equals_the_query_over_its_range(
     kind: str, past: History, spark: SparkSession
 ) -> None:
@@ -208,7 +208,7 @@ def _write_rows(rng: random.Random, depth: int) -> str:
     )
 
 
-@pytest.mark.parametrize("number", every(6, range(12)))
+@pytest.mark.parametrize("number", every(12, range(12)))
 def test_random_query_equals_spark_over_each_range(
     number: int, past: History, spark: SparkSession
 ) -> None:

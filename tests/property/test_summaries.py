@@ -223,14 +223,18 @@ SPREAD = [
 ]
 
 
-def run(actions: Sequence[tuple[Any, Any, Any]], spark: SparkSession | None) -> Archive:
+def run(
+    actions: Sequence[tuple[Any, Any, Any]],
+    spark: SparkSession | None,
+    queries: Sequence[str] = QUERIES,
+) -> Archive:
     with tempfile.TemporaryDirectory() as folder:
         archive = Archive(Path(folder), spark)
         for chunk in range(CHUNKS):
             archive.append(chunk, SPREAD[chunk % 4 :])
         for action in actions:
             archive.act(action)
-        for number, sql in enumerate(QUERIES):
+        for number, sql in enumerate(queries):
             archive.ask(sql, number * 7, CHUNKS * CHUNK_SECONDS)
         return archive
 
@@ -268,7 +272,11 @@ def test_all_queries_are_answered_by_summaries(small_levels: None) -> None:
 
 
 @pytest.mark.services
-def test_spark_reads_what_summaries_do_not_answer(small_levels: None, spark: SparkSession) -> None:
-    actions = [*BUILT, ("append", 5, SPREAD), ("ask", 0, (3, 200)), ("ask", 2, (0, 240))]
-    archive = run(actions, spark)
+@pytest.mark.parametrize(
+    "queries", [QUERIES[:2], pytest.param(QUERIES[2:], marks=pytest.mark.slow)]
+)
+def test_spark_reads_what_summaries_do_not_answer(
+    small_levels: None, queries: Sequence[str], spark: SparkSession
+) -> None:
+    archive = run([*BUILT, ("append", 5, SPREAD), ("ask", 2, (3, 200))], spark, queries)
     assert archive.summarised > 0
