@@ -34,7 +34,7 @@ TOPOLOGY = "topology"
 """The relation that says which places are neighbours: `source`, `target` and `kind`."""
 _MAX_SIMILAR = 10  # most similar past alerts that are asked
 _MAX_ALERTS = 10_000  # newest ones of the rule
-_MAX_ROWS = 300_000  # of a stream of changes; more take seconds
+_MAX_ROWS = 100_000  # of a stream of changes; more take seconds
 
 
 @dataclass(frozen=True)

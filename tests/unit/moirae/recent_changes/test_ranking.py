@@ -107,7 +107,7 @@ def test_without_a_readable_history_changes_are_listed_with_the_reason() -> None
     changes, past = make_history()
     changes.append(change("web 2.0.0", NOW - MINUTE, host="a"))
     similar = [(alert.key, alert.start) for alert in past[:4]]
-    start = HistoryStart(NOW - HOUR, NOW - HOUR, "more than 300,000 rows to read")
+    start = HistoryStart(NOW - HOUR, NOW - HOUR, "more than 100,000 rows to read")
     (only,) = ask(changes[-1:], past, similar, start)
     assert (only.similar, only.hours) == (0, start.reason)
     assert describe_change(only, from_micros(NOW)).endswith(start.reason)
