@@ -122,6 +122,14 @@ class ActiveRule:
     def recalls_every_event(self) -> bool:
         return self.definition.recalls_every_event
 
+    @property
+    def has_corpus_of_events(self) -> bool:
+        return self.definition.has_corpus_of_events
+
+    @property
+    def compares_every_event(self) -> bool:
+        return self.definition.compares_every_event
+
     @cached_property
     def has_questions(self) -> bool:
         return self.definition.has_questions

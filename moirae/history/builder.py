@@ -305,8 +305,7 @@ class HistoryBuilder:
             # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]
         alerting_rule = make_alerting_rule(definition)
-        include_every_event = definition.recalls_every_event
-        past = decide(events, task, alerting_rule.timing, include_every_event)
+        past = decide(events, task, alerting_rule.timing, definition)
         missing = store.events_without_context(task, past.corpus)
         store.put_events(alerting_rule, past)
         store.put_contexts(task, missing, finder.compute_contexts(rule, missing))

@@ -118,11 +118,12 @@ def decide(
     candidate_events: Iterable[Event],
     task: ViewTask,
     timing: AlertTiming,
-    include_every_event: bool,
+    definition: Definition,
 ) -> DecidedPast:
     """Decides the past in the range of a task from the events in it and in its overlap.
 
-    `include_every_event`: the corpus has all events of an alert instead of the first one only.
+    The corpus has the first event of each alert that fired; of some rules further events, or those
+    of all alerts.
     """
     past_events: list[Event] = []
     corpus: list[Event] = []
@@ -130,10 +131,11 @@ def decide(
     for lifetime, members in fold_alerts(candidate_events, timing, None):
         past_members = [event for event in members if event.ts < task.live_from]
         past_events += [event for event in past_members if task.range.contains(event.ts)]
+        if lifetime.fired is not None or definition.has_corpus_of_events:
+            corpus_members = members if definition.compares_every_event else members[:1]
+            corpus += [event for event in corpus_members if task.range.contains(event.ts)]
         if lifetime.fired is None:
             continue
-        corpus_members = members if include_every_event else members[:1]
-        corpus += [event for event in corpus_members if task.range.contains(event.ts)]
         if past_members and task.range.contains(lifetime.starts):
             past_lifetime = _end_with(lifetime, past_members, timing)
             alerts.append(FoldedAlert(past_lifetime, past_members))

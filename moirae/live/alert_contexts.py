@@ -59,7 +59,8 @@ class AlertContexts:
             rows = self._gateway.list_missing(
                 rule.name,
                 rule.version,
-                every_event=rule.recalls_every_event,
+                every_event=rule.compares_every_event,
+                unfired=rule.has_corpus_of_events,
                 since=since,
                 limit=_BATCH_EVENTS,
             )
@@ -184,7 +185,7 @@ class AlertContexts:
                 self._gateway.touch_alerts(rule.name, rule.version, event_ids)
             if changed:
                 self._ledger.restart_readers(changed)
-            self._gateway.delete_unneeded(_rules_recalling_every_event(active_rules))
+            self._gateway.delete_unneeded(_rules_comparing_every_event(active_rules))
             self._enter_corpus(active_rules)
 
     def _may_settle(
@@ -213,7 +214,8 @@ class AlertContexts:
         """Add settled contexts to the corpus; restart comparisons of later events without them."""
         self._corpora.lock_numbering()
         oldest_entries: dict[tuple[str, str], Micros] = {}
-        for event in self._corpora.add_settled(_rules_recalling_every_event(active_rules)):
+        unfired = [rule.name for rule in active_rules if rule.has_corpus_of_events]
+        for event in self._corpora.add_settled(_rules_comparing_every_event(active_rules), unfired):
             key = event.rule, event.version
             oldest_entries[key] = min(event.ts, oldest_entries.get(key, event.ts))
         for (rule, version), oldest in oldest_entries.items():
@@ -252,8 +254,8 @@ class AlertContexts:
         self._gateway.put(rows)
 
 
-def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
-    return [rule.name for rule in active_rules if rule.recalls_every_event]
+def _rules_comparing_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
+    return [rule.name for rule in active_rules if rule.compares_every_event]
 
 
 def _changed_names(stored: Mapping[str, Any], computed: Mapping[str, Any]) -> set[str]:

@@ -132,8 +132,8 @@ class EventOutputs:
         """The events before this one whose contexts are compared, in the order of time."""
         events: list[Event] = []
         for alert in self.past.alerts(self.rule, self.until):
-            if alert.lifetime.fired is not None:
-                events += alert.events if self.rule.recalls_every_event else alert.events[:1]
+            if alert.lifetime.fired is not None or self.rule.has_corpus_of_events:
+                events += alert.events if self.rule.compares_every_event else alert.events[:1]
         return sorted(
             (event for event in events if event.ts < self.event.ts), key=lambda event: event.ts
         )

@@ -159,6 +159,16 @@ class Definition:
         """Whether recalls are about every event of an alert, not only the one that fires it."""
         return self.spec.recall_on == "every"
 
+    @property
+    def has_corpus_of_events(self) -> bool:
+        """Whether all events of the rule are compared, also those of alerts that never fire."""
+        return self.rule.has_corpus_of_events
+
+    @property
+    def compares_every_event(self) -> bool:
+        """Whether the corpus has further events of an alert than its first one."""
+        return self.recalls_every_event or self.has_corpus_of_events
+
     @cached_property
     def has_questions(self) -> bool:
         """Whether the rule has contexts, surroundings or recalls."""

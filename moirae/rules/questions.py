@@ -172,6 +172,13 @@ class SimilarRecall(Recall):
     """A recall of the past events whose contexts are most similar to those of the event."""
 
     similar: Similarity = Field(description="Parameters of the comparison.")
+    corpus: Literal["fired", "events"] = Field(
+        default="fired",
+        description=(
+            "Past events that are compared: those of alerts that fired, or all events of the rule. "
+            "With events each event has a context."
+        ),
+    )
 
 
 AnyRecall = Annotated[

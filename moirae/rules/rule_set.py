@@ -22,6 +22,7 @@ from moirae.rules.parameters import (
     find_used_parameters,
     get_sql,
 )
+from moirae.rules.questions import SimilarRecall
 from recall.query import find_tables_reached, tables_in
 
 # The keys that determine the events of a rule and the rows of their contexts.
@@ -180,6 +181,14 @@ class Rule:
         queries = {query.stream: query.expr for query in self.derived}
         return queries | {stream.name: stream.expr for stream in self.event_streams}
 
+    @property
+    def has_corpus_of_events(self) -> bool:
+        """Whether a similarity recall compares all events of the rule."""
+        return any(
+            isinstance(recall, SimilarRecall) and recall.corpus == "events"
+            for recall in self.spec.recall.values()
+        )
+
     def with_parameters(self, values: Mapping[str, ParameterValue]) -> Rule:
         """The rule with other values of some parameters. Only of a rule that was read from a file."""
         assert self.source is not None
@@ -198,6 +207,8 @@ class Rule:
             content["expected"] = self.spec.expected
         if self.spec.on_silence == "hold":
             content["on_silence"] = "hold"
+        if self.has_corpus_of_events:
+            content["corpus"] = "events"
         if self.spec.external:
             # The query follows from the names of labels in other keys, also in annotations.
             content["expr"] = EXTERNAL_GROUP
@@ -284,6 +295,9 @@ class Rule:
         for key in ("parameters", "lint"):
             if not getattr(self.spec, key):
                 del content["rules"][0][key]  # the digests of rules without any stay
+        for recall in content["rules"][0]["recall"].values():
+            if recall.get("corpus") == "fired":
+                del recall["corpus"]
         return content
 
     @classmethod

@@ -113,12 +113,20 @@ class ContextGateway(Gateway):
     """Contexts, identified by rule, version and event, and events whose contexts matter.
 
     `every_event`: recalls of the rule are about every event of an alert, else about its first.
+    `unfired`: of alerts that have not fired, too.
     """
 
     queries = "contexts"
 
     def list_missing(
-        self, rule: str, version: str, *, every_event: bool, since: datetime | None, limit: int
+        self,
+        rule: str,
+        version: str,
+        *,
+        every_event: bool,
+        unfired: bool = False,
+        since: datetime | None,
+        limit: int,
     ) -> list[MissingContextRow]:
         """Events without a context that recalls are about, in (ts, eid) order.
 
@@ -130,6 +138,7 @@ class ContextGateway(Gateway):
             rule=rule,
             version=version,
             every_event=every_event,
+            unfired=unfired,
             since=since,
             limit=limit,
         )

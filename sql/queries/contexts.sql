@@ -1,6 +1,6 @@
 -- list_missing --
 -- Events without a context that recalls are about: the first of each alert that has fired, or every
--- event of it. In (ts, eid) order.
+-- event of it; `unfired`: or of any alert. In (ts, eid) order.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
     e.settled
 FROM alerts a
@@ -8,7 +8,8 @@ JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid
         OR (%(every_event)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
-WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
+WHERE a.rule = %(rule)s AND a.version = %(version)s AND (%(unfired)s OR a.fired_at IS NOT NULL)
+  AND a.state <> 'withdrawn' AND NOT a.past
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND c.eid IS NULL
 ORDER BY e.ts, e.eid LIMIT %(limit)s
 

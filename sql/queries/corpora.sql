@@ -6,7 +6,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('moirae numbers', 0))
 
 -- add_settled --
 -- Number settled contexts in event order, once their alert has fired by settled events alone. These
--- are the first events of alerts or, for some rules, every event. Events before `corpus_from` are
+-- are the first events of alerts or, for some rules, every event, and for some of alerts that never fire, too. Events before `corpus_from` are
 -- numbered when their view is computed (see `add_past`).
 WITH ready AS (
     SELECT c.rule, c.version, c.eid FROM contexts c
@@ -14,7 +14,8 @@ WITH ready AS (
     LEFT JOIN deployments d ON d.rule = c.rule AND d.version = c.version
     WHERE c.corpus IS NULL AND c.settled AND NOT c.past AND c.ts >= coalesce(d.corpus_from, '-infinity') AND EXISTS (
         SELECT FROM alerts a WHERE a.rule = c.rule AND a.version = c.version AND a.fingerprint = e.fingerprint
-            AND a.state <> 'withdrawn' AND a.settled->>'fired' IS NOT NULL
+            AND a.state <> 'withdrawn' AND a.settled IS NOT NULL
+            AND (a.settled->>'fired' IS NOT NULL OR c.rule = ANY(%(rules_of_unfired)s))
             AND (a.eid = c.eid OR (c.rule = ANY(%(rules_of_every_event)s) AND c.ts BETWEEN a.starts_at AND a.last_at)))
     ORDER BY c.ts, c.eid)
 UPDATE contexts c SET corpus = r.number

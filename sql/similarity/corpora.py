@@ -66,13 +66,19 @@ class CorpusGateway(Gateway):
         """
         self._execute("lock_numbering")
 
-    def add_settled(self, rules_of_every_event: Collection[str]) -> list[AddedEventRow]:
+    def add_settled(
+        self, rules_of_every_event: Collection[str], rules_of_unfired: Collection[str]
+    ) -> list[AddedEventRow]:
         """Number settled contexts whose alert has fired, in event order.
 
-        Only the first event of an alert, but every event for `rules_of_every_event`.
+        Only the first event of an alert, but every event for `rules_of_every_event`; only of alerts
+        that have fired, but of all for `rules_of_unfired`.
         """
         return self._records(
-            AddedEventRow, "add_settled", rules_of_every_event=list(rules_of_every_event)
+            AddedEventRow,
+            "add_settled",
+            rules_of_every_event=list(rules_of_every_event),
+            rules_of_unfired=list(rules_of_unfired),
         )
 
     def add_past(self, rule: str, version: str, eids: Collection[UUID]) -> None:

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.read.reader import Reader
-from moirae.alerts import AlertStream
+from archiver.time_range import TimeRange
+from moirae.alerts import AlertStream, make_alerting_rule
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
+from moirae.history.plan import ViewTask, decide
 from moirae.runtime import database
 from recall.requests import RecallEvent
 from tests.property.world import START, World, definitions, workspace
@@ -167,6 +169,67 @@ def find_past(world: World) -> dict[int, list[Any]]:
         second = (event.ts - _start()) // 1_000_000
         result[second] = sorted((row["alert"], row["state"], row["site"]) for row in others)
     return result
+
+
+CORPUS_RULE = """
+  - alert: {alert}
+    expr: SELECT host, n, ts, v FROM a WHERE v > 70
+    key: [host]
+    id: [host, n]
+    for: 10s
+    keep_firing_for: 20s
+    context: {{own: {{sql: SELECT event.n AS n}}}}
+    recall: {{alike: {{similar: {{k: 3}}, corpus: {corpus}}}}}
+"""
+CORPUS = (
+    "groups:\n- name: g\n  rules:"
+    + CORPUS_RULE.format(alert="Fired", corpus="fired")
+    + CORPUS_RULE.format(alert="All", corpus="events")
+)
+
+
+def test_a_corpus_may_have_all_events(
+    spark: SparkSession,
+    connection: Connection[Any],
+    workspace_settings: Settings,
+    tmp_path: Path,
+) -> None:
+    rules = definitions(spark, workspace_settings, CORPUS)
+    world = World(spark, connection, workspace_settings, rules, tmp_path)
+    # An alert that never fires, then one that fires with its second event.
+    ingest(world, a=[(0, 90.0), (60, 90.0), (70, 90.0), (75, 90.0)], b=[])
+    ingest(world, a=[(300, 1.0)], b=[(300, 1)])
+    world.detector.settle(include_filters=True)
+    world.follow_up.run_to_end()
+    rows = connection.execute(
+        "SELECT rule, ts, corpus FROM contexts WHERE corpus IS NOT NULL ORDER BY rule, corpus"
+    ).fetchall()
+    seconds: dict[str, list[int]] = {}
+    for rule, ts, _ in rows:
+        seconds.setdefault(rule, []).append(int((ts - START).total_seconds()))
+    assert seconds == {"g/All": [0, 60, 70, 75], "g/Fired": [60]}
+    tasks = connection.execute(
+        "SELECT rule, count(*) FROM tasks GROUP BY rule ORDER BY rule"
+    ).fetchall()
+    assert tasks == [("g/All", 1), ("g/Fired", 1)], "recalls are about the alert that fired"
+    past = {
+        rule.name.partition("/")[2]: [
+            (event.ts - _start()) // 1_000_000 for event in find_corpus(world, rule)
+        ]
+        for rule in world.detector.active_rules
+    }
+    assert past == {"All": [0, 60, 70, 75], "Fired": [60]}
+
+
+def find_corpus(world: World, rule: ActiveRule) -> list[Any]:
+    """The corpus of a rule that was added after all of its events."""
+    schemas = [stream_schema(*item) for item in world.settings.streams.items()]
+    relations = RelationVersions({}.__getitem__, frozenset())
+    finder = PastFinder(world.spark.newSession(), Reader(world.root, schemas), relations)
+    whole = TimeRange(_start(), _start() + 1_000_000_000)
+    task = ViewTask(rule.name, rule.version, 1, whole, whole.end or 0, is_requested=False)
+    timing = make_alerting_rule(rule.definition).timing
+    return list(decide(finder.find_events(rule, whole), task, timing, rule.definition).corpus)
 
 
 def _start() -> int:
