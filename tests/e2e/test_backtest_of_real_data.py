@@ -65,6 +65,10 @@ groups:
       AND l.ts BETWEEN a.ts - INTERVAL 15 MINUTES AND a.ts WHERE a.cpu_pct >= 85 AND l.cpu > 300
     key: [host]
   - {alert: Gone, absent: 30m, stream: cpu, key: [host]}
+  - alert: BusyHosts
+    expr: SELECT window.end AS ts, count(DISTINCT host) AS hosts FROM events.Busy GROUP BY window(ts, '1 hour')
+    keep_firing_for: 2h
+  - {alert: Peak, expr: "SELECT ts, hosts FROM events.BusyHosts WHERE hosts > 20", keep_firing_for: 0s}
   - alert: Unusual
     expr: SELECT host, window.end AS ts, avg(cpu_pct) AS mean FROM cpu GROUP BY host, window(ts, '1 hour') HAVING avg(cpu_pct) > 45
     key: [host]
