@@ -4,7 +4,7 @@ Queries of plain rows get a LIMIT, and `*` is written out. What DuckDB can run c
 expressions on its list; all other queries are analysed by Spark in the SQL sandbox.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import Settings
-from moirae.rules import Definition
+from moirae.rules import Definition, find_event_streams, list_event_names
 from moirae.rules.checks import ResultTypes, infer_result_types, locate_fragment
 from recall.engines import Template
 from recall.engines.routing import runs_in_duckdb
@@ -25,6 +25,7 @@ from recall.query import (
     check_table_count,
     parse,
     sql_names,
+    tables_in,
     tables_used,
 )
 from recall.query.lift import EventScope, TableBindings, lift_query
@@ -116,7 +117,8 @@ def prepare_query(
 
 def _build_tables(text: str, settings: Settings, definitions: Iterable[Definition]) -> Tables:
     """The tables that the query may read. Derived streams of one name must be the same."""
-    derived: dict[str, str] = {}
+    definitions = list(definitions)
+    derived = _find_events(text, settings, definitions)
     for definition in definitions:
         for query in definition.rule.derived:
             if derived.setdefault(query.stream, query.expr) != query.expr and tables_used(
@@ -127,6 +129,20 @@ def _build_tables(text: str, settings: Settings, definitions: Iterable[Definitio
                 )
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
     return Tables(time_columns, frozenset(settings.relations), derived)
+
+
+def _find_events(
+    text: str, settings: Settings, definitions: Sequence[Definition]
+) -> dict[str, str]:
+    """The queries that stand for the events of rules that a query reads. Raises `Unsupported`."""
+    queries: dict[str, str] = {}
+    for name in list_event_names(tables_in(text)):
+        try:
+            streams = find_event_streams(name, definitions, settings.streams)
+        except LookupError as error:
+            raise Unsupported(str(error.args[0])) from error
+        queries |= {stream.name: stream.expr for stream in streams}
+    return queries
 
 
 def _check_columns(query: exp.Query) -> None:

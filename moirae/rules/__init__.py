@@ -15,6 +15,8 @@ from moirae.rules.definition import (
     infer_event_shape,
     make_external_definition,
 )
+from moirae.rules.event_names import list_event_names
+from moirae.rules.event_streams import find_event_streams
 from moirae.rules.external import (
     EXTERNAL_PREFIX,
     LABELS_ATTRIBUTE,
@@ -57,8 +59,10 @@ __all__ = [
     "encode_alert_name",
     "extract_rule",
     "find_hybrid_contexts",
+    "find_event_streams",
     "find_key_sources",
     "find_unused_keys",
+    "list_event_names",
     "make_external_definition",
     "parse_rules",
     "read_rule_files",

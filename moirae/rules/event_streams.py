@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from moirae.config import Stream
 from moirae.rules.definition import Definition, build_event_tables
-from moirae.rules.event_names import full_name
+from moirae.rules.event_names import EventNames, full_name
 from moirae.rules.rule_set import EventStream
 from recall.query import find_tables_reached, rename_tables, tables_in, unique_columns
 
@@ -56,6 +56,22 @@ def build_event_streams(
     columns = {"ts": "timestamp", **definition.types}
     is_early = definition.spec.early or any(stream.is_early for stream in inner)
     return [*inner, EventStream(name, definition.name, sql, columns, is_early)]
+
+
+def find_event_streams(
+    name: str, definitions: Sequence[Definition], streams: Mapping[str, Stream]
+) -> list[EventStream]:
+    """As `build_event_streams`, of the rule that a name stands for outside of all groups.
+
+    Raises `LookupError` with the reason.
+    """
+    by_name = {definition.name: definition for definition in definitions}
+    names = EventNames(definition.rule for definition in definitions)
+    definition = by_name[names.resolve(name, "")]
+    refusal = find_refusal(definition)
+    if refusal is not None:
+        raise LookupError(f"{name}: no query computes the events of {definition.name}: {refusal}")
+    return build_event_streams(name, definition, streams)
 
 
 def merge_streams(streams: Sequence[EventStream]) -> tuple[EventStream, ...]:

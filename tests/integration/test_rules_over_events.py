@@ -10,10 +10,13 @@ from moirae.config.settings import Settings
 from moirae.deployments.check import check_rule_files
 from moirae.errors import ProblemsError
 from moirae.evaluation.plan import ActiveRule
+from moirae.queries.prepare import QueryOptions, prepare_query
 from moirae.rules.checks.check import check_rules
 from moirae.rules.checks.stored_rules import RuleAdmission
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
+from recall.query import Unsupported
+from recall.requests import SqlQuestion
 from tests.property.world import workspace
 
 pytestmark = pytest.mark.services
@@ -138,3 +141,23 @@ def test_refused_readers_are_named(
     assert old in RULES
     _, found = check(spark, settings, RULES.replace(old, new))
     assert any(problem in text for text in found), found
+
+
+def test_ad_hoc_queries_read_events(spark: SparkSession, settings: Settings) -> None:
+    definitions, _ = check(spark, settings, RULES)
+
+    def prepare(text: str) -> SqlQuestion:
+        options = QueryOptions(limit=10)
+        return prepare_query(text, settings, definitions, options, spark.newSession)
+
+    question = prepare("SELECT host, count(*) AS c FROM events.Third GROUP BY host")
+    assert question.columns == {"host": "string", "c": "bigint"}
+    assert {"events.third", "events.f/many", "events.g/many"} <= question.derived.keys()
+    with pytest.raises(Unsupported, match=r"several rules have this name \(f/Many, g/Many\)"):
+        prepare("SELECT host FROM events.Many")
+
+
+def test_recalls_read_alerts_by_a_context_only(spark: SparkSession, settings: Settings) -> None:
+    text = RULES.replace("FROM events.Many m WHERE m.host", "FROM alerts m WHERE m.key['host']")
+    _, found = check(spark, settings, text)
+    assert found == ["r.yaml:15:41: g/High: alerts: name a context or surrounding that reads them"]

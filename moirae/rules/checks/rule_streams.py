@@ -202,7 +202,16 @@ class RuleStreams:
 
     def _complete_alerts(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the alerts that its event query reads."""
-        if not self._has_alerts or not reads_alerts(rule):
+        if not self._has_alerts:
+            return rule, []
+        for path, sql in list_queries(rule.spec).items():
+            if path[0] not in ("recall", "then") or ALERTS not in sql.lower():
+                continue
+            if ALERTS in find_tables_in(sql):
+                line, column = find_table(sql, ALERTS)
+                message = "alerts: name a context or surrounding that reads them"
+                return rule, [rule.make_problem(message, *path, line=line, column=column)]
+        if not reads_alerts(rule):
             return rule, []
         if rule.spec.expr is None:
             message = "absence is of rows of declared streams; this reads alerts"
