@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from moirae.config import Settings
 from moirae.deployments.check import find_changed_keys
 from moirae.errors import Problem, ProblemsError, has_errors
-from moirae.rules import Definition, Rule, RuleSet, changed_columns, find_unused_keys, parse_rules
+from moirae.rules import (
+    Definition,
+    Rule,
+    RuleSet,
+    build_event_streams,
+    changed_columns,
+    find_unused_keys,
+    parse_rules,
+)
 from moirae.rules.checks import StartSpark, check_rules
 from moirae.runtime.storage import find_altered_types
 
@@ -68,6 +76,7 @@ def check_draft(
         (definition,) = checked
         before = next((entry for entry in applied if entry.name == definition.name), None)
         problems += _find_changed_outputs(definition, before, other_rules)
+        problems += _find_changed_events(definition, other_rules, settings)
     if has_errors(problems):
         raise ProblemsError(problems)
     return changed_columns.with_term_types(checked[0], find_altered_types(settings)), problems
@@ -120,3 +129,21 @@ def _find_changed_outputs(
                     "change both in the rule files"
                 )
                 yield definition.rule.make_problem(message, "alert")
+
+
+def _find_changed_events(
+    definition: Definition, other_rules: Sequence[Definition], settings: Settings
+) -> Iterator[Problem]:
+    """Rules that read the events of the rule, whose query has changed."""
+    for reader in other_rules:
+        for stream in reader.rule.event_streams:
+            if stream.rule != definition.name:
+                continue
+            *_, changed = build_event_streams(stream.name, definition, settings.streams)
+            if (changed.expr, changed.columns) != (stream.expr, stream.columns):
+                message = (
+                    f"{reader.name} reads events of this rule, which would change: change it in the "
+                    "rule files, for both"
+                )
+                yield definition.rule.make_problem(message, "alert")
+                return

@@ -17,7 +17,7 @@ from moirae.evaluation import (
 )
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, explain_summary, select_archived_streams
-from moirae.rules import Definition
+from moirae.rules import Definition, list_event_queries
 from moirae.rules.requests import (
     build_context_queries,
     build_event_plan,
@@ -28,7 +28,7 @@ from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.event_plans import order_stages
 from recall.history_ranges import MINUTE, Landmark, Season
-from recall.query import window_specs
+from recall.query import find_tables_reached, tables_in, window_specs
 from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
 from recall.stages import explain_stage_engine, stage_queries
@@ -74,7 +74,7 @@ def explain_rule(
     explanation = {
         "rule": name,
         "version": rule.version,
-        "reads": {"streams": sorted(rule.shape.streams), "relations": sorted(rule.shape.relations)},
+        "reads": _explain_reads(rule),
         "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
         "contexts": _explain_contexts(rule),
@@ -94,6 +94,25 @@ def explain_rule(
             format_path(path): reason for path, reason in unused_keys.items()
         }
     return explanation
+
+
+def _explain_reads(rule: ActiveRule) -> dict[str, Any]:
+    """What the event query of a rule reads, and whose events and alerts are among it."""
+    declared = rule.definition.rule
+    names = {stream.table: stream.name for stream in declared.revision_streams}
+    reads: dict[str, Any] = {
+        "streams": sorted(names.get(stream, stream) for stream in rule.shape.streams),
+        "relations": sorted(rule.shape.relations),
+    }
+    tables = frozenset().union(*map(tables_in, list_event_queries(declared)))
+    reached = find_tables_reached(tables, declared.derived_queries)
+    events = {s.rule for s in declared.event_streams if s.rule and s.name in reached}
+    if events:
+        reads["events_of"] = sorted(events)
+    alerts = {rule for stream in declared.revision_streams for rule in stream.rules}
+    if alerts:
+        reads["alerts_of"] = sorted(alerts)
+    return reads
 
 
 def _explain_evaluation(

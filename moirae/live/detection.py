@@ -412,10 +412,19 @@ class Detector:
 
     def reach(self) -> Micros:
         """Event time from the newest row until all windows and alerts have ended."""
-        return max(map(self._reach_of, self.active_rules), default=0)
+        rules = {rule.name: rule for rule in self.active_rules}
+        return max((self._reach_of(rule, rules) for rule in rules.values()), default=0)
 
-    def _reach_of(self, rule: ActiveRule) -> Micros:
-        return _rule_reach(rule) + self._contexts.reach(rule)
+    def _reach_of(self, rule: ActiveRule, rules: Mapping[str, ActiveRule]) -> Micros:
+        """The reach of a rule; it begins where the alerts that it reads have ended."""
+        producers: set[str] = set()
+        for stream in rule.definition.rule.revision_streams:
+            if not stream.is_of_recall:
+                producers.update(stream.producers)
+        before = max(
+            (self._reach_of(rules[name], rules) for name in producers & rules.keys()), default=0
+        )
+        return before + _rule_reach(rule) + self._contexts.reach(rule)
 
     def settle_to_end(self, after_newest: Micros, end: Micros) -> None:
         """Settle everything: no row at or after `after_newest` will come; time advances to `end`.

@@ -15,8 +15,8 @@ from moirae.rules.definition import (
     infer_event_shape,
     make_external_definition,
 )
-from moirae.rules.event_names import list_event_names
-from moirae.rules.event_streams import find_event_streams
+from moirae.rules.event_names import list_event_names, list_event_queries
+from moirae.rules.event_streams import build_event_streams, find_event_streams
 from moirae.rules.external import (
     EXTERNAL_PREFIX,
     LABELS_ATTRIBUTE,
@@ -54,6 +54,7 @@ __all__ = [
     "infer_event_shape",
     "add_expected_keys",
     "build_event_sql",
+    "build_event_streams",
     "build_watched_rows_sql",
     "build_event_tables",
     "encode_alert_name",
@@ -63,6 +64,7 @@ __all__ = [
     "find_key_sources",
     "find_unused_keys",
     "list_event_names",
+    "list_event_queries",
     "make_external_definition",
     "parse_rules",
     "read_rule_files",
