@@ -13,6 +13,7 @@ _MODULES_BY_GOAL = {
     "AC-3": "benchmarks.ranking",
     "AQ1": "benchmarks.growing_ranges",
     "AQ2": "benchmarks.seasonal_ranges",
+    "AQ3": "benchmarks.strata",
     "BK1": "benchmarks.backups",
     "BK2": "benchmarks.backups",
     "BK3": "benchmarks.backups",

@@ -133,15 +133,34 @@ def measure_setup(
                 time.sleep(_SETTLE_SECONDS)
             warm_at = files.arrivals[0].arrived_at + timedelta(seconds=_WARM_UP_SECONDS)
             delays_by_kind = {
-                "filter": _filter_delays(connection, warm_at),
+                "filter": _filter_delays(connection, "%/Filter%", warm_at),
                 "window": _window_delays(connection, warm_at, files.arrivals),
             }
-    quantiles_by_kind = {}
-    for kind, delays in delays_by_kind.items():
-        if len(delays) >= _MIN_DELAYS:
-            percentiles = statistics.quantiles(delays, n=100)
-            quantiles_by_kind[kind] = Quantiles(p50=percentiles[49], p99=percentiles[98])
+    quantiles_by_kind = {
+        kind: _to_quantiles(delays)
+        for kind, delays in delays_by_kind.items()
+        if len(delays) >= _MIN_DELAYS
+    }
     return quantiles_by_kind, files.start_seconds
+
+
+def measure_filter(rules: str, alert: str, seed: int) -> Quantiles:
+    """Quantiles of the seconds from a row to the alert of one of the rules of a rule file."""
+    with temporary_workspace(CPU_WORKSPACE, rules) as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with database.connect_database(settings, "benchmark") as connection:
+            with moirae_up(settings, root / "log"):
+                files = _produce_files(root / "landing", connection, seed, _MEASURED_SECONDS)
+                time.sleep(_SETTLE_SECONDS)
+            warm_at = files.arrivals[0].arrived_at + timedelta(seconds=_WARM_UP_SECONDS)
+            delays = _filter_delays(connection, f"%/{alert}", warm_at)
+    assert len(delays) >= _MIN_DELAYS, f"{len(delays)} alerts give no quantiles"
+    return _to_quantiles(delays)
+
+
+def _to_quantiles(delays: Sequence[float]) -> Quantiles:
+    percentiles = statistics.quantiles(delays, n=100)
+    return Quantiles(p50=percentiles[49], p99=percentiles[98])
 
 
 def _produce_files(
@@ -171,12 +190,12 @@ def _has_committed(connection: Connection[Any]) -> bool:
     return row is not None and bool(row[0])
 
 
-def _filter_delays(connection: Connection[Any], since: datetime) -> list[float]:
-    """Seconds from each row to its alert."""
+def _filter_delays(connection: Connection[Any], rules: str, since: datetime) -> list[float]:
+    """Seconds from each row to its alert; `rules`: a pattern of LIKE."""
     rows = connection.execute(
         "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
-        "WHERE rule LIKE '%%/Filter%%' AND starts_at > %s",
-        (since,),
+        "WHERE rule LIKE %s AND starts_at > %s AND raised_at IS NOT NULL",
+        (rules, since),
     )
     return [row[0] for row in rows]
 
