@@ -201,7 +201,7 @@ MODULES_BY_TEST = {
         moirae.rules.checks.check moirae.rules.checks.check_questions
         moirae.rules.checks.derived_streams
         moirae.rules.checks.event_columns moirae.rules.checks.result_types
-        moirae.rules.checks.rule_streams""",
+        moirae.rules.checks.rule_streams moirae.rules.checks.rule_tables""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness moirae.server.state_probe
         moirae.server.pool moirae.server.reload moirae.server.run""",

@@ -1,27 +1,25 @@
 """The streams of other rules that queries of rules read: of recalls and stages, and of events."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from archiver.delta import ARROW_TYPES
 from moirae.config import Settings
 from moirae.errors import Problem, has_errors
-from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS
+from moirae.rules.alert_table import ALERTS
 from moirae.rules.bound_alerts import find_bound_alerts, find_bound_rules, reads_alerts
 from moirae.rules.checks.check_session import CheckSession
 from moirae.rules.checks.derived_streams import DerivedStreams
+from moirae.rules.checks.rule_tables import FindDefinition, RuleTables
 from moirae.rules.definition import Definition
 from moirae.rules.event_names import (
     EventNames,
     find_event_names,
     find_tables_in,
-    full_name,
     list_event_names,
     list_event_queries,
 )
-from moirae.rules.event_streams import build_event_streams, find_refusal, merge_streams
-from moirae.rules.external import EXTERNAL_PREFIX
+from moirae.rules.event_streams import merge_streams
 from moirae.rules.revision_streams import (
     find_cycles,
     find_derived_readers,
@@ -33,9 +31,6 @@ from moirae.rules.revision_streams import (
 )
 from moirae.rules.rule_set import DerivedQuery, EventStream, RevisionStream, Rule, RuleSet
 from recall.query import Unsupported, find_table, find_tables_reached
-
-FindDefinition = Callable[[str], Definition | None]
-"""The definition of a rule, perhaps without what its questions add; None: it has errors."""
 
 
 class RuleStreams:
@@ -56,8 +51,6 @@ class RuleStreams:
         find_definition: FindDefinition,
     ) -> None:
         self._session = session
-        self._settings = settings
-        self._find_definition = find_definition
         self._rules = rules
         self._derived = derived
         self._definitions = {definition.name: definition for definition in unchanged}
@@ -71,13 +64,13 @@ class RuleStreams:
             if stream.is_of_recall
         }
         names = self._outputs.keys() | self._stored.keys()
-        self._rule_names = EventNames([*checked_rules, *rules.rules])
+        names_of_rules = EventNames([*checked_rules, *rules.rules])
+        self._events = RuleTables(session, settings, names_of_rules, find_definition)
         read_events = frozenset(
             chain.from_iterable(
                 list_event_names(find_tables_in(query.expr)) for query in rules.derived
             )
         )
-        self._event_views: set[str] = set()
         self._has_alerts = ALERTS not in settings.table_names
         read_alerts = frozenset({ALERTS}) if self._has_alerts else frozenset()
         self._corrected_derived = find_derived_readers(rules.derived, names | read_alerts)
@@ -124,14 +117,14 @@ class RuleStreams:
         """A rule that brings the streams that it reads, with those that were checked since."""
         for event_stream in rule.event_streams:
             if event_stream.rule:
-                self._create_event_view(event_stream)
+                self._events.create_event_view(event_stream)
         streams: list[RevisionStream] = []
         for stream in rule.revision_streams:
             current_stream: RevisionStream | None = stream
             if stream.is_of_recall:
                 current_stream = self._find_stream(stream.name)
             else:
-                self._create_revision_view(stream)
+                self._events.create_revision_view(stream)
             if current_stream is None:
                 message = f"stream {stream.name}: rule {stream.rule} has errors"
                 return rule, [rule.make_problem(message, "expr")]
@@ -147,10 +140,10 @@ class RuleStreams:
         for path, sql in queries.items():
             for name in find_event_names(rule, [sql]):
                 try:
-                    stream = self._find_stored_events(name, rule.group)
+                    stream = self._events.find_stored_events(name, rule.group)
                     if stream is None:
-                        streams += self._find_events(name, rule.group)
-                        self._create_event_view(streams[-1])
+                        streams += self._events.find_events(name, rule.group)
+                        self._events.create_event_view(streams[-1])
                     elif path == ("expr",):
                         stored_events[name] = stream
                     else:
@@ -169,37 +162,6 @@ class RuleStreams:
             revision_streams=tuple(stored_events.values()),
         )
         return completed, []
-
-    def _find_events(self, name: str, group: str) -> list[EventStream]:
-        """An event stream, after those that it reads. Raises `LookupError` with the reason."""
-        producer = self._rule_names.resolve(name, group)
-        definition = self._find_definition(producer)
-        if definition is None:
-            raise LookupError(f"{name}: rule {producer} has errors")
-        return build_event_streams(name, definition, self._settings.streams)
-
-    def _create_event_view(self, stream: EventStream) -> None:
-        view = full_name(stream.rule)
-        if view not in self._event_views:
-            self._session.create_view(view, stream.columns)
-            self._event_views.add(view)
-
-    def _find_stored_events(self, name: str, group: str) -> RevisionStream | None:
-        """The stored events of a rule whose events no query computes; None: one does."""
-        producer = self._rule_names.resolve(name, group)
-        definition = self._find_definition(producer)
-        if definition is None or find_refusal(definition) is None:
-            return None
-        columns = {"ts": "timestamp"}
-        columns |= {name: kind for name, kind in definition.types.items() if kind in ARROW_TYPES}
-        stream = RevisionStream(name, producer, "", columns)
-        self._create_revision_view(stream)
-        return stream
-
-    def _create_revision_view(self, stream: RevisionStream) -> None:
-        if stream.table not in self._event_views:
-            self._session.create_view(stream.table, stream.columns)
-            self._event_views.add(stream.table)
 
     def _complete_alerts(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the alerts that its event query reads."""
@@ -224,21 +186,10 @@ class RuleStreams:
                 rule.make_problem(str(error), "expr", line=error.line, column=error.column)
             ]
         try:
-            stream = self._make_alerts(bound)
+            stream = self._events.make_alerts(bound)
         except LookupError as error:
             return rule, [rule.make_problem(str(error.args[0]), "expr")]
         return replace(rule, revision_streams=(*rule.revision_streams, stream)), []
-
-    def _make_alerts(self, bound: frozenset[str]) -> RevisionStream:
-        """The alerts of some rules. Raises `LookupError` with the reason."""
-        for name in sorted(bound):
-            if name not in self._rule_names.rules and not name.startswith(EXTERNAL_PREFIX):
-                raise LookupError(
-                    f"alerts: there is no rule {name!r}; write its full name, GROUP/NAME"
-                )
-        stream = RevisionStream(ALERTS, "", "", ALERT_COLUMNS, rules=tuple(sorted(bound)))
-        self._create_revision_view(stream)
-        return stream
 
     def _complete_revisions(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the streams of recalls and stages that its event query reads."""
@@ -302,14 +253,14 @@ class RuleStreams:
         """
         tables = find_tables_in(query.expr)
         for name in list_event_names(tables):
-            stream = self._find_stored_events(name, query.group)
+            stream = self._events.find_stored_events(name, query.group)
             if stream is None:
-                event_streams += self._find_events(name, query.group)
-                self._create_event_view(event_streams[-1])
+                event_streams += self._events.find_events(name, query.group)
+                self._events.create_event_view(event_streams[-1])
             else:
                 revision_streams.append(stream)
         if self._has_alerts and ALERTS in tables:
-            revision_streams.append(self._make_alerts(find_bound_rules(query.expr)))
+            revision_streams.append(self._events.make_alerts(find_bound_rules(query.expr)))
 
     def _find_stream(self, name: str) -> RevisionStream | None:
         """A stream, for which a view is created; None: its rule has errors."""
