@@ -282,7 +282,7 @@ def _render_scalar(kind: str, schema: Schema) -> str:
         return "<secret>"
     if "ms)" in schema.get("pattern", ""):
         return "<duration>"
-    if "maximum" in schema:
+    if kind == "integer" and "maximum" in schema:
         return f"<int from {schema.get('minimum', 0)} to {schema['maximum']}>"
     return {"integer": "<int>", "number": "<float>"}.get(kind, f"<{kind}>")
 

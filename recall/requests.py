@@ -13,7 +13,9 @@ from recall.history_ranges import Landmark, Season, merge_ranges
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
-Order = Literal["newest", "oldest", "promising", "mixed"]
+Order = Literal["newest", "oldest", "promising", "mixed", "weighted", "extreme"]
+# Orders in which pieces that follow each other may lie apart, and are read by one query.
+_APART: frozenset[Order] = frozenset(("weighted", "extreme"))
 
 # Whether summaries answer a recall: those that pay, those that it wants whatever they cost, or none.
 SummarySetting = Literal["auto", "on", "off"]
@@ -109,6 +111,8 @@ class SqlQuestion(RecallQuestion):
     `attributes`: of the event, with Spark's types.
     `own`: the rule's contexts and surroundings, with the types of their columns.
     `columns`: of the answer, with their types.
+    `extreme`: the column of the order `extreme`. `fade`: how much a piece of history counts towards
+    coverage, as a share of what the next newer one counts; of the order `weighted`.
     `where`, `judged`: stored by earlier versions; see `recall.event_plans.EventPlan`.
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
     `follow`: whether rows that are archived later extend the answer until the task is ended.
@@ -127,7 +131,14 @@ class SqlQuestion(RecallQuestion):
     types: Mapping[str, str] = field(default_factory=dict)
     follow: bool = False
     summary: SummarySetting = "auto"
+    extreme: str | None = None
+    fade: float = 1.0
     kind: Literal["sql"] = "sql"
+
+    @property
+    def reads_ranges(self) -> bool:
+        """Whether a query may read ranges of time that lie apart."""
+        return self.season is not None or self.order in _APART
 
 
 @dataclass(frozen=True)
@@ -318,6 +329,16 @@ def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
     return [mean if length is None else length for length in lengths]
 
 
+def count_ages(pieces: Iterable[Piece]) -> dict[Piece, int]:
+    """How many of the pieces are newer than each."""
+    newest_first = sorted(pieces, key=_end_order, reverse=True)
+    return {piece: age for age, piece in enumerate(newest_first)}
+
+
+def _end_order(piece: Piece) -> Micros:
+    return piece.high
+
+
 def _count_seconds(ranges: Iterable[TimeRange]) -> float | None:
     """The length of some ranges that end; None: one has no beginning."""
     micros = 0
@@ -345,7 +366,9 @@ class Coverage:
     """What an answer was computed from. The fields are keys of stored and exported JSON.
 
     Times are event time in microseconds. `asked_from`: where the requested range begins, also if
-    the chunks there have expired; None: with the first row. `read_from`, `read_to`: the range that
+    the chunks there have expired; None: with the first row. `asked_to`: where it ends; None: at the
+    event. `ranges`: of how many ranges of time it consists. `unread`: by column, the least and the
+    greatest value that a row not read yet can have. `read_from`, `read_to`: the range that
     was read. Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
     their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
     of the pieces left may still change the answer; None: not known. `summarised`: of the pieces that
@@ -370,6 +393,7 @@ class Coverage:
     summarised: int = 0
     asked_to: Micros | None = None
     ranges: int = 1
+    unread: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -392,17 +416,28 @@ def parse_coverage(stored: Mapping[str, Any]) -> Coverage:
 
 
 def compute_coverage(
-    ordered_pieces: Sequence[Piece], pieces_done: int, failed: int, skipped: int = 0
+    ordered_pieces: Sequence[Piece],
+    pieces_done: int,
+    failed: int,
+    skipped: int = 0,
+    fade: float = 1.0,
 ) -> Coverage:
     """The coverage after the first `pieces_done` pieces.
 
-    Of these, `failed` could not be read and the first `skipped` need not be read.
+    Of these, `failed` could not be read and the first `skipped` need not be read. `fade`: see
+    `SqlQuestion`.
     """
     is_final = pieces_done == len(ordered_pieces)
     # In the end the pieces that summaries rule out are covered as well.
     covered_pieces = ordered_pieces if is_final else ordered_pieces[skipped:pieces_done]
-    seconds = piece_seconds(ordered_pieces)
-    share = sum(seconds[:pieces_done]) / sum(seconds) if seconds else 1.0
+    weights = piece_seconds(ordered_pieces)
+    if fade < 1:
+        ages = count_ages(ordered_pieces)
+        weights = [
+            seconds * fade ** ages[piece]
+            for piece, seconds in zip(ordered_pieces, weights, strict=True)
+        ]
+    share = sum(weights[:pieces_done]) / sum(weights) if weights else 1.0
     if failed:
         # Which pieces have failed is not known: they count as pieces of mean length.
         share *= 1 - failed / pieces_done

@@ -42,6 +42,16 @@ _GROWING_RANGES = (
     "growing ranges, each about twice as long as the one before: a revision costs one evaluation of "
     "its range, all of them at most two of the whole"
 )
+_ORDERS = {
+    "weighted": (
+        "chunks are drawn with chances in proportion to their rows with the key of the event, times "
+        "{0.fade:g} for each newer chunk"
+    ),
+    "extreme": (
+        "chunks whose values of {0.extreme} lie farthest from the usual ones first; the coverage bounds "
+        "the values not read"
+    ),
+}
 _RECALL_ENGINES = {
     "spark": "spark",
     "local": "recall process",
@@ -306,6 +316,8 @@ def _explain_sql_recall(
     }
     if question.offset or question.season is not None or question.since is not None:
         explanation["range"] = _explain_range(question)
+    if question.order in _ORDERS:
+        explanation["order"] = _ORDERS[question.order].format(question)
     if error_bounds:
         explanation["error_bounds"] = error_bounds
     explanation["engine"] = _RECALL_ENGINES[decision.engine]

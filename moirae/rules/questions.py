@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validator
 
 from moirae.config import Duration, PositiveDuration
 from moirae.documents.types import (
@@ -50,6 +50,7 @@ def _parse_bandwidths(value: Any) -> Any:
     return value
 
 
+_Fade = Annotated[Number, Field(gt=0, le=1)]
 _Bandwidth = Annotated[Number, Field(gt=0)]
 NumericColumns = Annotated[
     Mapping[Text, _Bandwidth | None],
@@ -127,11 +128,25 @@ class SqlRecall(Recall):
             "as 8d..7d, or a mapping: which of these times. Default: all history."
         ),
     )
-    order: Literal["newest", "oldest", "promising", "mixed"] = Field(
+    order: Literal["newest", "oldest", "promising", "mixed", "weighted", "extreme"] = Field(
         default="newest",
         description=(
             "Which chunks are read first: newest, oldest, promising (most rows with the key of "
-            "the event) or mixed (alternately the newest and the most promising)."
+            "the event), mixed (alternately the newest and the most promising), weighted (drawn "
+            "with chances in proportion to their rows with the key) or extreme (those with the "
+            "values farthest from the usual ones of a column)."
+        ),
+    )
+    extreme: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description="With order: extreme: the column, a number or a time, of the only stream.",
+    )
+    fade: _Fade | None = Field(
+        default=None,
+        description=(
+            "With order: weighted: how much a chunk counts as a share of the next newer one, for "
+            "the order and for coverage, above 0 up to 1; null: 1."
         ),
     )
     summary: Literal["auto", "on", "off"] = Field(
@@ -141,6 +156,20 @@ class SqlRecall(Recall):
             "long as they save more than they cost), on or off."
         ),
     )
+
+    @field_validator("extreme")
+    @classmethod
+    def _require_extreme_order(cls, column: str | None, info: ValidationInfo) -> str | None:
+        if "order" in info.data and (column is None) == (info.data["order"] == "extreme"):
+            raise ValueError("set order: extreme and extreme, its column, together")
+        return column
+
+    @field_validator("fade")
+    @classmethod
+    def _require_weighted_order(cls, fade: float | None, info: ValidationInfo) -> float | None:
+        if fade is not None and info.data.get("order", "weighted") != "weighted":
+            raise ValueError("fade is for order: weighted")
+        return fade
 
 
 class Similarity(ConfigModel):

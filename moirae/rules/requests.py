@@ -201,6 +201,8 @@ def _build_sql_question(
         **_describe_range(recall.range),
         every=recall.every.total_seconds(),
         order=recall.order,
+        extreme=recall.extreme,
+        fade=1.0 if recall.fade is None else recall.fade,
         feedback=_to_seconds(recall.feedback),
         sql=recall.sql,
         streams=streams,

@@ -56,7 +56,7 @@ class Template:
     @property
     def reads_ranges(self) -> bool:
         """Whether an event may read several ranges of time: they have a table, `RANGES_TABLE`."""
-        return self.question.season is not None
+        return self.question.reads_ranges
 
     @cached_property
     def parameters(self) -> tuple[str, ...] | None:

@@ -381,7 +381,7 @@ def _task_output(task: TaskSpec) -> EventOutput:
 
 
 # Fields of a coverage that are stored only if they differ from these.
-_LATER_FIELDS = {"ended": {}, "summarised": 0, "asked_to": None, "ranges": 1}
+_LATER_FIELDS = {"ended": {}, "summarised": 0, "asked_to": None, "ranges": 1, "unread": {}}
 
 
 def put_revision(tasks: TaskGateway, task: UUID, number: int, revision: Revision) -> None:

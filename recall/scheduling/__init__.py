@@ -3,7 +3,14 @@
 No I/O: times and loads are arguments.
 """
 
-from recall.scheduling.chunk_order import interleave, rank_pieces
+from recall.scheduling.chunk_order import (
+    NO_VALUES,
+    ValueRange,
+    enclose_values,
+    interleave,
+    rank_by_extremes,
+    rank_pieces,
+)
 from recall.scheduling.concurrency import CpuTimes, adjust_concurrency
 from recall.scheduling.forecast import RemainingWork, forecast_finishes
 from recall.scheduling.statistics import TaskStatistics, TurnStatistics, share_query
@@ -18,6 +25,7 @@ from recall.scheduling.turn_plan import (
 )
 
 __all__ = [
+    "NO_VALUES",
     "CpuTimes",
     "EngineSlots",
     "PlannedTask",
@@ -27,10 +35,13 @@ __all__ = [
     "TaskStatistics",
     "Turn",
     "TurnStatistics",
+    "ValueRange",
     "adjust_concurrency",
+    "enclose_values",
     "forecast_finishes",
     "interleave",
     "plan_turns",
+    "rank_by_extremes",
     "rank_pieces",
     "share_query",
     "shorten_turn",

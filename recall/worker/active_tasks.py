@@ -8,7 +8,7 @@ from uuid import UUID
 from recall.engines import Template
 from recall.ledger import Task, TaskProgress, TaskSpec
 from recall.requests import Piece, SqlQuestion, join_pieces
-from recall.scheduling import SchedulableTask, StrideScheduler
+from recall.scheduling import SchedulableTask, StrideScheduler, ValueRange, enclose_values
 
 # How often a process may fail at one piece of a task before the task fails.
 MAX_ATTEMPTS = 3
@@ -22,6 +22,8 @@ class ActiveTask:
     query, or that compare with the same corpus. `revised_at`: when it got its last revision, by the
     monotonic clock, in seconds. `has_improved`: whether the best hits have changed since the last
     revision. `summarised`: the chunks that summaries answer, as known when it became active.
+    `piece_values`: of each piece, the values of the column of the order `extreme`, as of then; None:
+    not known. Empty for other orders.
     """
 
     task: Task
@@ -31,6 +33,7 @@ class ActiveTask:
     has_improved: bool = False
     is_busy: bool = False
     summarised: Collection[int] = ()
+    piece_values: Sequence[ValueRange | None] = ()
 
     @property
     def spec(self) -> TaskSpec:
@@ -117,6 +120,19 @@ class TurnTask:
             event_ts = self.spec.event.ts
             return Piece(0, event_ts, event_ts)
         return join_pieces(self.pieces) if self.pieces else None
+
+    def unread_values(self, failed: int) -> dict[str, list[float]]:
+        """The least and the greatest value of the column of the order `extreme` in unread pieces.
+
+        By column; empty if they are not known, or for other orders. `failed`: how many pieces could
+        not be read; which ones is not known.
+        """
+        question = self.spec.question
+        values = self.active_task.piece_values[0 if failed else self.end :]
+        unread = enclose_values(values)
+        if not isinstance(question, SqlQuestion) or question.extreme is None or unread is None:
+            return {}
+        return {} if unread.is_empty else {question.extreme: list(unread)}
 
     def is_answer_due(self, now: float) -> bool:
         """Whether the turn produces a revision. `now`: by the monotonic clock, in seconds.

@@ -14,10 +14,10 @@ from recall.corpora import Corpora
 from recall.engines import Template
 from recall.ledger import Ledger, Task
 from recall.requests import ChunkRange, SimilarQuestion, SqlQuestion, plan_pieces
-from recall.scheduling import interleave, rank_pieces
+from recall.scheduling import ValueRange, interleave
 from recall.summaries import SummaryStore
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks
-from recall.worker.key_counts import KeyCounts
+from recall.worker.piece_ranking import PieceRanking
 from recall.worker.query_slots import summarise_error
 from recall.worker.turn_recorder import TurnRecorder
 
@@ -44,7 +44,7 @@ class TaskClaimer:
         active_tasks: ActiveTasks,
         recorder: TurnRecorder,
         corpora: Corpora,
-        key_counts: KeyCounts,
+        ranking: PieceRanking,
         summaries: SummaryStore | None = None,
     ) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class TaskClaimer:
         self._active_tasks = active_tasks
         self._recorder = recorder
         self._corpora = corpora
-        self._key_counts = key_counts
+        self._ranking = ranking
         self._summaries = summaries
         self._templates: LRUCache[str, Template] = LRUCache(_MAX_TEMPLATES)
         # By (rule, version, recall): whether it is quarantined.
@@ -134,7 +134,13 @@ class TaskClaimer:
             task = self._plan(task, template, chunks, summarised)
             if template is not None:  # a comparison pins what it reads at its first turn
                 task = self._recorder.pin_pieces(task)
-        self._active_tasks.add(ActiveTask(task, template, question_key, summarised=summarised))
+        values: Sequence[ValueRange | None] = ()
+        if template is not None:
+            values = self._ranking.find_values(template, task.progress.pieces or ())
+        active_task = ActiveTask(
+            task, template, question_key, summarised=summarised, piece_values=values
+        )
+        self._active_tasks.add(active_task)
 
     def _plan(
         self,
@@ -156,8 +162,7 @@ class TaskClaimer:
                     ranked = interleave(pieces, ranked)
                 progress = replace(progress, pieces=ranked)
         if template is not None and template.split.whole is None and not summarised:
-            bounds = self._key_counts.upper_bounds(template, spec.event, pieces)
-            ranked, skipped = rank_pieces(pieces, bounds, question.order)
+            ranked, skipped = self._ranking.rank(spec, template, pieces)
             progress = replace(progress, pieces=ranked, skipped=skipped)
         return replace(task, progress=progress)
 

@@ -283,7 +283,9 @@ def _build_result(
     failed = progress.failed
     if read.error is not None:
         failed += turn.end - progress.next
-    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped)
+    fade = template.question.fade
+    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped, fade)
+    coverage = replace(coverage, unread=turn.unread_values(failed))
     if read.error is not None and turn.active_task.is_whole:
         coverage = end_coverage(pieces, progress.next)
     if read.is_complete:

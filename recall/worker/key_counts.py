@@ -33,7 +33,7 @@ class KeyCounts:
     """
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+        self.reader = reader
         # (stream, column) pairs in the order of their first use.
         self._requested_columns: dict[tuple[str, str], None] = {}
         self._counts_by_file: dict[tuple[str, str], Mapping[str, int] | None] = {}
@@ -51,7 +51,7 @@ class KeyCounts:
         value = event.attributes.get(attribute)
         self._requested_columns[stream, column] = None
         try:
-            self._reader.refresh([stream])
+            self.reader.refresh([stream])
             return [self._upper_bound(stream, column, value, piece) for piece in pieces]
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
@@ -63,7 +63,7 @@ class KeyCounts:
         if len(inputs.streams) != 1 or inputs.derived:
             return None
         (only_stream,) = inputs.streams
-        columns = self._reader.schema(only_stream).columns
+        columns = self.reader.schema(only_stream).columns
         for key_filter in inputs.attribute_filters:
             column_type = columns.get(key_filter.column)
             is_text = column_type == types.get(key_filter.attribute) == "string"
@@ -75,7 +75,7 @@ class KeyCounts:
         self, stream: str, column: str, value: str | None, piece: Piece
     ) -> float | None:
         total = 0
-        for file in self._reader.local_paths(stream, piece.range, piece.chunk):
+        for file in self.reader.local_paths(stream, piece.range, piece.chunk):
             counts = self._counts_by_file.get((file, column))
             if counts is None:
                 return None
@@ -91,12 +91,12 @@ class KeyCounts:
         try:
             if self._unopened_streams:
                 # Loads the table's log before a query has to wait for it.
-                self._reader.table(self._unopened_streams[-1])
+                self.reader.table(self._unopened_streams[-1])
                 self._unopened_streams.pop()
                 return True
             streams = {stream for stream, _ in self._requested_columns}
-            self._reader.refresh(streams)
-            files_by_stream = {stream: self._reader.local_paths(stream) for stream in streams}
+            self.reader.refresh(streams)
+            files_by_stream = {stream: self.reader.local_paths(stream) for stream in streams}
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
             return False
@@ -115,9 +115,9 @@ class KeyCounts:
     def _count_file(self, stream: str, file: str, column: str) -> dict[str, int] | None:
         try:
             names = [column]
-            if column in self._reader.schema(stream).was:
-                names.append(self._reader.schema(stream).was[column])
-            return _count_keys(self._reader.open_data_file(stream, file), names)
+            if column in self.reader.schema(stream).was:
+                names.append(self.reader.schema(stream).was[column])
+            return _count_keys(self.reader.open_data_file(stream, file), names)
         except (ArchiverError, OSError, pa.ArrowException) as error:
             self._log_once(error)
             return None

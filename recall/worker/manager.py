@@ -30,6 +30,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines, LiveRowReader
 from recall.worker.load import LoadMonitor
 from recall.worker.metrics import RecallMetrics
+from recall.worker.piece_ranking import PieceRanking
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers
 from recall.worker.turn_recorder import TurnRecorder
@@ -93,20 +94,20 @@ class RecallManager:
     ) -> None:
         self._config = config
         self._ledger = ledger
-        self._key_counts = key_counts
         self._signals = SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
         self._recorder = TurnRecorder(
             connection, ledger, self._active_tasks, config.metrics, on_answers=config.on_answers
         )
+        self._ranking = PieceRanking(key_counts)
         self._claimer = TaskClaimer(
             connection,
             ledger,
             active_tasks=self._active_tasks,
             recorder=self._recorder,
             corpora=corpora,
-            key_counts=key_counts,
+            ranking=self._ranking,
             summaries=config.summaries,
         )
         self._live_rows: LiveRowReader | None = None
@@ -160,7 +161,7 @@ class RecallManager:
             if (
                 not self.wait_for_query()
                 and not self._active_tasks.idle_task_ids()
-                and not self._key_counts.index_next_file()
+                and not self._ranking.index_next_file()
             ):
                 self._wait_for_signal(stop)
         self.shut_down()

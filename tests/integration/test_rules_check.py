@@ -233,6 +233,16 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
                 "order mixed reads chunks apart from each other: a join of streams",
             ),
             ("FROM events h WHERE", "FROM events h JOIN ping p ON p.host = h.hots WHERE", "hots"),
+            (
+                'FROM events h WHERE h.host = event.host"}',
+                'FROM events h WHERE h.cpu > 1", order: extreme, extreme: host}',
+                "'host' is not a number or time of stream events; available: cpu, id, ts",
+            ),
+            (
+                'FROM events h WHERE h.host = event.host"}',
+                'FROM hosts h WHERE h.host = event.host", order: extreme, extreme: cpu}',
+                "",
+            ),
             ("{k: 3}", "{k: 3, measure: best}", "unknown measure"),
             ("event.cpu > norm.mean", "event.cpu > norm.median", "median"),
             ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),

@@ -279,6 +279,7 @@ MODULES_BY_TEST = {
     "property/test_split_answers.py": "recall.engines.duckdb.portable recall.query.parts",
     "property/test_stride_scheduling.py": "recall.scheduling.stride",
     "property/test_similarity_index.py": "recall.similarity.comparison",
+    "integration/test_order_preferences.py": "recall.worker.piece_ranking",
     "property/test_time_travel.py": "archiver.read.time_travel",
     "unit/archiver/spark/test_install.py": "archiver.spark.warm_up",
     "unit/moirae/config/test_settings.py": """
@@ -291,7 +292,6 @@ MODULES_BY_TEST = {
     "unit/moirae/evaluation/test_evaluator.py": "moirae.evaluation.spark_rules",
     "integration/sql/test_lost_verdict_gateway.py": "sql.rules.lost_verdicts",
     "integration/sql/test_rule_candidate_gateway.py": "sql.rules.rule_candidates",
-    "unit/moirae/rules/test_model.py": "moirae.rules.questions",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
     "unit/recall/learning/test_build.py": """

@@ -41,6 +41,7 @@ from recall.query import (
     check_table_count,
     sql_names,
     tables_in,
+    tables_used,
 )
 from recall.query.lift import TableBindings, lift_query
 from recall.sandbox import validate_query
@@ -48,6 +49,8 @@ from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 
 # Views of a check begin with _, as no name in a workspace or a rule file does.
 _PENDING_VIEW = "_pending"
+# Beginnings of the types of columns that a recall may be ordered by.
+_ORDERED_TYPES = ("int", "bigint", "float", "double", "decimal", "timestamp")
 _EVENT_VIEW = "_event"
 _MERGED_VIEW = sql_names.MERGED_TABLE
 _TABLE_VIEW = "_table_{}"
@@ -78,6 +81,7 @@ class _QuestionChecker:
         self._session = session.spark
         self._stream_views = session.stream_views
         self._relations = settings.relations
+        self._stream_columns = {name: s.columns for name, s in settings.streams.items()}
         self._tables = tables
         self._rule = definition.rule
         self.definition = definition
@@ -155,6 +159,7 @@ class _QuestionChecker:
                 continue
             try:
                 self._check_sql_recall(name, recall)
+                yield from self._check_extreme(name, recall)
             except (Unsupported, QueryRejected) as error:
                 yield self._rule.make_problem(
                     str(error), "recall", name, "sql", line=error.line, column=error.column
@@ -188,7 +193,7 @@ class _QuestionChecker:
             validate,
             lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
         )
-        if types.whole is not None and recall.order in ("promising", "mixed"):
+        if types.whole is not None and recall.order not in ("newest", "oldest"):
             raise Unsupported(
                 f"order {recall.order} reads chunks apart from each other: {types.whole}"
             )
@@ -197,6 +202,26 @@ class _QuestionChecker:
             self.definition,
             merged_types={**self.definition.merged_types, name: types.merged},
         )
+
+    def _check_extreme(self, name: str, recall: SqlRecall) -> Iterator[Problem]:
+        """Check the column of the order `extreme`, whose statistics are those of a stream's files."""
+        if recall.extreme is None:
+            return
+        streams = tables_used(recall.sql, self._tables.streams)
+        derived = tables_used(recall.sql, self._tables.derived)
+        if len(streams) != 1 or derived:
+            message = "order: extreme needs a query that reads one declared stream, and no other"
+            yield self._rule.make_problem(message, "recall", name, "order")
+            return
+        (stream,) = streams
+        columns = self._stream_columns[stream]
+        kind = columns.get(recall.extreme, "")
+        if not kind.startswith(_ORDERED_TYPES):
+            names = ", ".join(sorted(c for c, t in columns.items() if t.startswith(_ORDERED_TYPES)))
+            message = (
+                f"{recall.extreme!r} is not a number or time of stream {stream}; available: {names}"
+            )
+            yield self._rule.make_problem(message, "recall", name, "extreme")
 
     def _create_event_view(self, table: str) -> str:
         """A view of a context, surrounding or recall as a table with rows for each event."""
