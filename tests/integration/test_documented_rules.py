@@ -89,6 +89,8 @@ EXAMPLES: Mapping[str, Example] = {
     "machine": Example("docs/howto/monitor-a-machine.md", 1),
     "external": Example("docs/howto/put-behind-prometheus.md", 4),
 }
+QUESTIONS = Example("docs/howto/ask-history.md", 0)
+_QUESTION = re.compile(r"^\*\*\d+\. ", re.MULTILINE)
 
 
 def test_every_rule_of_the_documentation_is_an_example() -> None:
@@ -100,7 +102,8 @@ def test_every_rule_of_the_documentation_is_an_example() -> None:
         for number, block in enumerate(_BLOCK.findall(page.read_text(encoding="utf-8")))
         if _RULE_KEYS.search(block)
     }
-    assert rules == {(example.page, example.block) for example in EXAMPLES.values()}
+    examples = (*EXAMPLES.values(), QUESTIONS)
+    assert rules == {(example.page, example.block) for example in examples}
 
 
 @pytest.mark.slow
@@ -127,6 +130,28 @@ def test_examples_of_the_documentation_pass_their_tests(
     assert len(documents) == len(EXAMPLES)
     # It reads the stream of a recall.
     assert list(map(str, run.measure_coverage().missing)) == ["testbed/NodeTooSmall"]
+
+
+def test_twenty_questions_about_history_are_answered(spark: SparkSession, tmp_path: Path) -> None:
+    """Each block of the page after the rule is a recall of it: all are asked about one event."""
+    page = (ROOT / QUESTIONS.page).read_text(encoding="utf-8")
+    rule, *recalls = _BLOCK.findall(page)
+    assert len(recalls) == len(_QUESTION.findall(page)) == 20
+    (tmp_path / "rules" / "tests").mkdir(parents=True)
+    _write_settings(tmp_path)
+    text = f"{rule}    recall:\n{textwrap.indent(''.join(recalls), ' ' * 6)}"
+    (tmp_path / "rules" / "ask_history.yaml").write_text(text)
+    tests = (TESTS / "ask_history.yaml").read_text()
+    (tmp_path / "rules" / "tests" / "ask.yaml").write_text(
+        f"rule_files: [../ask_history.yaml]\n{tests}"
+    )
+    settings = load_settings(tmp_path / "moirae.yaml", {})
+    run = RuleTestRun(settings, lambda: spark)
+    (result,) = run.run(read_test_files(settings, find_test_files(settings, [])))
+    assert result.failures == []
+    (test,) = yaml.safe_load(tests)["tests"]
+    (expected,) = test["alert_rule_test"]
+    assert len(expected["exp_recalls"]) == 20
 
 
 def _write_settings(folder: Path) -> None:
