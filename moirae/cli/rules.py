@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    expand_option_groups,
     format_count,
     print_json,
     print_table,
@@ -167,32 +168,46 @@ def diff(
         raise typer.Exit(_EXIT_CHANGES)
 
 
-@app.command("list")
-def list_(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+@dataclass(frozen=True)
+class RuleSelectionOptions:
+    """The options that select applied rules."""
+
     search: Annotated[
         str | None,
         typer.Option("--search", metavar="TEXT", help="Only rules with this text in their name."),
-    ] = None,
+    ] = None
     state: Annotated[
         str | None,
         typer.Option("--state", help="Only rules in this state: running, quarantined, disabled."),
-    ] = None,
+    ] = None
+    reads: Annotated[
+        str | None,
+        typer.Option(
+            "--reads",
+            metavar="NAME",
+            help="Only rules that read this stream, derived stream or relation.",
+        ),
+    ] = None
     sort: Annotated[
         str, typer.Option("--sort", help="Order: name, or cost, the most expensive first.")
-    ] = "name",
+    ] = "name"
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Maximum number of rules.")
-    ] = None,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Number of rules to skip.")] = 0,
+    ] = None
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Number of rules to skip.")] = 0
+
+
+@app.command("list")
+@expand_option_groups
+def list_(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    selection: RuleSelectionOptions = RuleSelectionOptions(),
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List applied rules with their state, settled time and progress through history."""
     from moirae.services.operations.rules import RuleSelection, list_rules
 
-    query = make_query(
-        RuleSelection, search=search, state=state, sort=sort, limit=limit, offset=offset
-    )
+    query = make_query(RuleSelection, **vars(selection))
     with open_services(workspace) as services:
         rows = list_rules(services, query)
     if output is OutputFormat.JSON:
@@ -210,7 +225,7 @@ def list_(
         "history",
     ]
     empty_message = "no rules applied: run `moirae rules apply` or `moirae up`"
-    if search is not None or state is not None or offset:
+    if any((selection.search, selection.state, selection.reads, selection.offset)):
         empty_message = "no such rules"
     print_table(columns, map(_format_row, rows), empty_message)
 

@@ -30,6 +30,7 @@ from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.rule_set import RevisionStream, Rule, RuleSet, has_same_alerts
 from moirae.rules.rule_text import extract_rule, render_rule
+from moirae.rules.tables_read import find_tables_read, may_read
 from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
 
@@ -62,10 +63,12 @@ __all__ = [
     "find_hybrid_contexts",
     "find_event_streams",
     "find_key_sources",
+    "find_tables_read",
     "find_unused_keys",
     "list_event_names",
     "list_event_queries",
     "make_external_definition",
+    "may_read",
     "parse_rules",
     "read_rule_files",
     "render",

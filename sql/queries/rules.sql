@@ -56,6 +56,7 @@ WITH cost AS (
 ), page AS (
     SELECT * FROM listed
     WHERE (%(search)s::text IS NULL OR position(lower(%(search)s) IN lower(rule)) > 0)
+        AND (%(names)s::text[] IS NULL OR rule = ANY(%(names)s))
         AND (%(state)s::text IS NULL OR state = %(state)s)
     ORDER BY CASE WHEN %(by_cost)s THEN -seconds END, rule LIMIT %(limit)s OFFSET %(offset)s
 )

@@ -75,10 +75,11 @@ class RuleGateway(Gateway):
         by_cost: bool,
         limit: int | None,
         offset: int,
+        names: Sequence[str] | None = None,
     ) -> list[ListedRuleRow]:
         """Some desired rules, by name, or the most expensive ones first.
 
-        `search`: a part of the name, in any case. `limit`: None lists all.
+        `search`: a part of the name, in any case. `limit`: None lists all. `names`: only these.
         """
         return self._records(
             ListedRuleRow,
@@ -88,6 +89,7 @@ class RuleGateway(Gateway):
             by_cost=by_cost,
             limit=limit,
             offset=offset,
+            names=None if names is None else list(names),
         )
 
     def put(self, rule: str, version: str, definition: Mapping[str, Any]) -> None:

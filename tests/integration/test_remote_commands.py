@@ -79,6 +79,8 @@ READING: list[list[str]] = [
     ["recalls", "follow", "similar", "--until-now"],
     ["recalls", "follow", "none", "--until-now"],
     ["rules", "list"],
+    ["rules", "list", "--reads", "cpu"],
+    ["rules", "list", "--reads", "none"],
     ["rules", "show", "r"],
     ["rules", "show", "s"],
     ["rules", "explain", "g/r"],

@@ -79,6 +79,12 @@ class RuleSelection(Arguments):
     state: Literal["running", "quarantined", "disabled", "not started yet"] | None = Field(
         None, description="State of the rule."
     )
+    reads: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Only rules that read this stream, derived stream or relation, anywhere.",
+    )
     sort: Literal["name", "cost"] = Field(
         "name", description="Order: by name, or by the time of evaluation, most of it first."
     )
@@ -214,6 +220,7 @@ def list_rules(workspace: "LocalWorkspace", query: RuleSelection) -> list[Applie
         by_cost=query.sort == "cost",
         limit=query.limit,
         offset=query.offset,
+        names=None if query.reads is None else _find_readers(workspace, query.reads.lower()),
     )
     return [
         AppliedRule(
@@ -233,6 +240,19 @@ def list_rules(workspace: "LocalWorkspace", query: RuleSelection) -> list[Applie
         )
         for row in rows
     ]
+
+
+def _find_readers(workspace: "LocalWorkspace", name: str) -> list[str]:
+    """The applied rules that read a table, given in lower case."""
+    from moirae.deployments import RuleRegistry
+    from moirae.rules import find_tables_read, may_read
+
+    readers = []
+    for definition in RuleRegistry(workspace.connection).desired_rules():
+        rule = definition.rule
+        if may_read(rule, name) and name in find_tables_read(rule):
+            readers.append(definition.name)
+    return readers
 
 
 @operation("GET", "/rules/{rule:path}", role="viewer")
