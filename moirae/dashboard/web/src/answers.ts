@@ -170,6 +170,15 @@ export function describeCoverage(coverage: Coverage): string {
   if (coverage.read) {
     parts.push(coverage.read_from === null ? "back to the beginning" : `back to ${formatDay(fromMicros(coverage.read_from))}`);
   }
+  if (coverage.asked_to !== undefined) {
+    parts.push(`up to ${formatDay(fromMicros(coverage.asked_to))}`);
+  }
+  if (coverage.ranges !== undefined) {
+    parts.push(`${coverage.ranges} ranges of time`);
+  }
+  for (const [column, [low, high]] of Object.entries(coverage.unread ?? {})) {
+    parts.push(`unread values of ${column} lie between ${low} and ${high}`);
+  }
   if (isCutByRetention(coverage)) {
     parts.push(`asked from ${formatDay(fromMicros(coverage.asked_from as number))}: older rows have expired`);
   }

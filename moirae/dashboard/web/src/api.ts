@@ -63,6 +63,9 @@ export interface Coverage {
   by_summary?: number;
   hopeful?: number | null;
   ended?: Record<string, number>;
+  asked_to?: number;
+  ranges?: number;
+  unread?: Record<string, [number, number]>;
 }
 
 export type Row = Record<string, unknown>;

@@ -7349,6 +7349,8 @@ export interface operations {
                 search?: string | null;
                 /** @description State of the rule. */
                 state?: ("running" | "quarantined" | "disabled" | "not started yet") | null;
+                /** @description Only rules that read this stream, derived stream or relation, anywhere. */
+                reads?: string | null;
                 /** @description Order: by name, or by the time of evaluation, most of it first. */
                 sort?: "name" | "cost";
                 /** @description Maximum number of rules; absent: all. */
