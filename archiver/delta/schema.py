@@ -3,13 +3,15 @@
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from archiver.formats import DEFAULT_TIME_READING, Redaction, TimeReading
+from archiver.formats import DEFAULT_TIME_READING, Redaction, TimeReading, is_position
 from archiver.times import Micros
 
 # Spark's type names, which the workspace file uses, and the Arrow types they are stored as.
@@ -108,6 +110,12 @@ class StreamSchema:
     def fields_of(self, column: str) -> tuple[str, ...]:
         """The fields that a column is read from: the first that is not null in a record."""
         return self.fields.get(column, (column,))
+
+    @cached_property
+    def has_positions(self) -> bool:
+        """Whether records are arrays: a column is read from a position, `[0]`."""
+        fields = (*self.time_reading.parts, *chain.from_iterable(self.fields.values()))
+        return any(map(is_position, fields))
 
     def present_field(self, column: str, names: Container[str]) -> str | None:
         """The first field of a record that a column is read from; None: it has none of them."""

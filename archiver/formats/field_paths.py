@@ -1,7 +1,8 @@
 """Fields of records by name or by path: `host.name`, `items[0].id`. No I/O.
 
 A field of the whole name comes first: `host.name` may be a name with a dot. Names inside of others
-may have dots, too, where the path leads nowhere otherwise.
+may have dots, too, where the path leads nowhere otherwise. The fields of a record that is an array
+are called by their positions: `[0]`.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 Steps = tuple[str | int, ...]
 
+_FIRST_POSITION = re.compile(r"\[[0-9]{1,9}\]")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?[0-9]{1,9})\]")
 
 
@@ -28,6 +30,10 @@ def parse_path(field: str) -> Steps:
     """The steps of a path: names, and positions in arrays; only the name itself if it is no path."""
     steps: list[str | int] = []
     position = 0
+    first = _FIRST_POSITION.match(field)
+    if first is not None:
+        steps.append(first[0])
+        position = first.end()
     while position < len(field):
         match = _STEP.match(field, position)
         if match is None or (match.start() == 0 and field[0] in ".["):
@@ -35,6 +41,16 @@ def parse_path(field: str) -> Steps:
         steps.append(match[1] if match[1] is not None else int(match[2]))
         position = match.end()
     return tuple(steps) or (field,)
+
+
+def is_position(field: str) -> bool:
+    """Whether a field is, or is inside of, an element of a record that is an array."""
+    return _FIRST_POSITION.match(field) is not None
+
+
+def name_positions(record: list[Any]) -> dict[str, Any]:
+    """The fields of a record that is an array."""
+    return {f"[{position}]": value for position, value in enumerate(record)}
 
 
 def is_path(field: str) -> bool:

@@ -32,5 +32,5 @@ def sample_records(path: Path, record_format: Format) -> list[dict[str, Any]]:
         records = source.take(_MAX_RECORDS).records
     except SourceDamaged:
         return []
-    parsed = parse_records(RecordReading(record_format, fields), records, 0)
+    parsed = parse_records(RecordReading(record_format, fields), records, 0, has_positions=True)
     return [record for record in parsed if not isinstance(record, str)]

@@ -194,14 +194,14 @@ class _BackupSchedule:
 
     def _check_stop(self) -> None:
         if self._stop.is_set():
-            raise Stopped("the backup was stopped: the next one continues it")
+            raise Stopped
 
     def _back_up(self) -> None:
         options = BackupOptions(check_stop=self._check_stop)
         try:
             manifest = back_up(self._settings, self._repository, options, self._backup.keep)
-        except Stopped as error:
-            _LOG.info(str(error), action="backup_stopped")
+        except Stopped:
+            _LOG.info("backup was stopped, the next one continues it", action="backup_stopped")
             return
         except (MoiraeError, ArchiverError, DeltaError, OSError) as error:
             _LOG.error("backup failed", action="backup_failed", error=describe_error(error))

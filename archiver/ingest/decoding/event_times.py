@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -26,6 +27,7 @@ from archiver.times import Micros, to_micros
 MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
 END_OF_EVENT_TIME = 253402300800  # 10000-01-01T00:00:00Z, exclusive, in seconds since 1970
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MAX_INT64 = 2**63 - 1
@@ -41,6 +43,8 @@ _ISO_LIKE = re.compile(
     r"(?: [A-Z]{2,5}| [+-][0-9]{2,4})?(?: m=[+-][0-9.]+)?)?"
     r"(?:(?P<annotations>\[[^\[\]]*\])+)?"
 )
+# A time in JSON of .NET, in milliseconds; an offset after it does not change the instant.
+_JSON_DATE = re.compile(r"/Date\((?P<milliseconds>-?[0-9]{1,15})(?:[+-][0-9]{4})?\)/")
 _ORDINAL_DATE = re.compile(r"([0-9]{4})-?([0-9]{3})")
 _WITH_ZONE_NAME = re.compile(r"(?P<time>.*[0-9]) ?(?P<name>[A-Z]{3,5})")
 
@@ -261,6 +265,10 @@ def parse_iso_time(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         pass
+    json_date = _JSON_DATE.fullmatch(text)
+    if json_date is not None:
+        with suppress(OverflowError):
+            return _EPOCH + timedelta(milliseconds=int(json_date["milliseconds"]))
     match = _ISO_LIKE.fullmatch(text)
     if match is None:
         return None

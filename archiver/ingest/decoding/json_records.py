@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 
 from archiver.errors import InvalidValue
+from archiver.formats import name_positions
 
 # Before a record of RFC 7464, as `journalctl -o json-seq` writes it, and before one of a file that
 # others were joined to.
@@ -18,17 +19,22 @@ _MAX_EXACT = 2.0**63  # integers below it are parsed exactly
 _WIDE_INTEGER_MESSAGE = "Integer exceeds 64-bit range"  # of orjson, when it serialises
 
 
-def parse_json(record: bytes) -> dict[str, Any]:
-    """The fields of a JSON object. Raises `InvalidValue`."""
+def parse_json(record: bytes, *, has_positions: bool = False) -> dict[str, Any]:
+    """The fields of a JSON object. Raises `InvalidValue`.
+
+    `has_positions`: also those of an array, whose names are their positions.
+    """
     try:
         value = orjson.loads(record)
     except orjson.JSONDecodeError as error:
         unmarked = without_marks(record)
         if len(unmarked) < len(record):
-            return parse_json(unmarked)
+            return parse_json(unmarked, has_positions=has_positions)
         value = _parse_constants(record)
         if value is None:
             raise InvalidValue(_describe_json_error(error, record)) from error
+    if has_positions and type(value) is list:
+        value = name_positions(value)
     if type(value) is not dict:
         raise InvalidValue("the line is not a JSON object")
     if b"[" in record or record.count(b"{") > 1:
@@ -38,7 +44,8 @@ def parse_json(record: bytes) -> dict[str, Any]:
             if not str(error).startswith(_WIDE_INTEGER_MESSAGE):
                 raise InvalidValue("the JSON object is nested too deeply") from error
     if _has_wide_number(value):
-        return cast(dict[str, Any], _with_wide_integers(value, record))
+        exact = _with_wide_integers(value, record)
+        return name_positions(exact) if type(exact) is list else cast(dict[str, Any], exact)
     return value
 
 

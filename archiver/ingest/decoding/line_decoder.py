@@ -27,7 +27,8 @@ def decode_lines(
 ) -> DecodedRows:
     """Decode the non-blank records of one unit, numbered from `first`."""
     future = duration_to_micros(schema.future)
-    parsed = parse_records(reading, lines, future, schema.time_reading.zone)
+    zone, has_positions = schema.time_reading.zone, schema.has_positions
+    parsed = parse_records(reading, lines, future, zone, has_positions=has_positions)
     refused: list[RefusedLine] = []
     rows: list[dict[str, Any]] = []
     raw: list[bytes] = []

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES
 from archiver.errors import InvalidValue
-from archiver.formats import find_value
+from archiver.formats import find_value, name_positions
 from archiver.ingest.decoding.invalid_value import abbreviate
 from archiver.ingest.decoding.json_records import without_marks
 
@@ -51,8 +51,10 @@ class JsonNumber(str):
 
 
 def number_in_json(line: bytes, field: str) -> JsonNumber | float:
-    """The text of a number in a field of a valid JSON object; NaN and infinities as they are."""
+    """The text of a number in a field of a valid JSON record; NaN and infinities as they are."""
     record = json.loads(without_marks(line), parse_float=JsonNumber, parse_int=JsonNumber)
+    if isinstance(record, list):
+        record = name_positions(record)
     number: JsonNumber | float = find_value(record, field)
     return number
 

@@ -4,6 +4,7 @@ registry.
 
 import csv
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +24,19 @@ _JSON_GROUP = "json"
 
 
 def parse_records(
-    reading: RecordReading, records: Sequence[bytes], future: int, zone: str = "UTC"
+    reading: RecordReading,
+    records: Sequence[bytes],
+    future: int,
+    zone: str = "UTC",
+    *,
+    has_positions: bool = False,
 ) -> list[dict[str, Any] | str]:
-    """The fields of each record, or why it is refused. `future`, `zone`: see `read_texts`."""
+    """The fields of each record, or why it is refused. `future`, `zone`: see `read_texts`;
+    `has_positions`: see `parse_json`.
+    """
     if find_pattern(reading.format) is not None:
         return _parse_texts(reading, records, future, zone)
-    parse = _parser(reading)
+    parse = _parser(reading, has_positions)
     parsed: list[dict[str, Any] | str] = []
     for record in records:
         try:
@@ -49,7 +57,7 @@ def check_size(record: bytes) -> None:
         raise InvalidValue(f"the record has more than {MAX_RECORD_LINES} lines")
 
 
-def _parser(reading: RecordReading) -> Callable[[bytes], dict[str, Any]]:
+def _parser(reading: RecordReading, has_positions: bool) -> Callable[[bytes], dict[str, Any]]:
     if reading.format.is_csv:
         return csv_parser(reading.fields or (), reading.format.csv)
     if reading.format.name == "logfmt":
@@ -57,7 +65,9 @@ def _parser(reading: RecordReading) -> Callable[[bytes], dict[str, Any]]:
     if reading.format.name in ("avro", "protobuf"):
         assert reading.format.registry is not None
         return message_parser(reading.format.name, reading.format.registry)
-    return _parse_docker if reading.format.name == "docker" else parse_json
+    if reading.format.name == "docker":
+        return _parse_docker
+    return partial(parse_json, has_positions=has_positions)
 
 
 def _parse_docker(record: bytes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from archiver.formats import (
 )
 from archiver.ingest.decoding.csv_records import reader_options
 from archiver.ingest.decoding.field_values import value_field
-from archiver.ingest.decoding.json_records import dump_json, parse_json
+from archiver.ingest.decoding.json_records import dump_json, parse_json, without_marks
 from archiver.ingest.decoding.line_decoder import decode_lines
 from archiver.ingest.decoding.record_parsers import parse_records
 from archiver.ingest.decoding.records import RefusedLine
@@ -48,7 +48,7 @@ def redact_records(
 def _redact_records(
     redactor: "_Redactor", reading: RecordReading, records: Sequence[bytes]
 ) -> list[bytes]:
-    parsed = parse_records(reading, records, 0)
+    parsed = parse_records(reading, records, 0, has_positions=redactor.has_positions)
     return [
         redactor.redact_record(reading, record, fields)
         for record, fields in zip(records, parsed, strict=True)
@@ -98,6 +98,7 @@ class _Redactor:
         self._all = schema.redactions
         self._by_column: dict[str, Redactions] = {}
         self._declared_names: set[str] = set()
+        self.has_positions = schema.has_positions
         for name, kind in schema.columns.items():
             own = [redaction for redaction in schema.redactions if redaction.column == name]
             self._by_column[name] = self._all if is_refused and kind != "string" else own
@@ -112,12 +113,13 @@ class _Redactor:
             return self._redact_as_text(record)
         name = reading.format.name
         if name in _JSON_FORMATS:
-            fields = parse_json(record)
+            fields = parse_json(record, has_positions=self.has_positions)
         redacted = self.redact_fields(fields)
         if redacted == fields:
             return record
         if name in _JSON_FORMATS:
-            return dump_json(redacted)
+            is_array = without_marks(record).lstrip().startswith(b"[")
+            return dump_json(list(redacted.values()) if is_array else redacted)
         if reading.format.is_csv:
             return write_csv(list(redacted.values()), reading.format.csv)
         return self._replace_texts(record, fields, redacted)

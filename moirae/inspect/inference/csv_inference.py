@@ -22,7 +22,7 @@ _NUMBER_WITH_SIGN = re.compile(r"\s*[+-]?[0-9]+([.,])[0-9]+\s*")
 _TIME = re.compile(rf"[\[(]?(?:{'|'.join(TIME_PATTERNS)})[\])]?")
 _NULL_TEXTS = ("-", "NULL", "null", r"\N", "NA", "N/A", " ")
 _FIELDS_COMMENT = re.compile(r"#\s?[Ff]ields:?[ \t](.+)")
-_COLUMNS_QUESTION = "names of the columns, which the file does not have"
+COLUMNS_QUESTION = "names of the columns, which the file does not have"
 
 
 def infer_csv(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any], list[str]] | None:
@@ -113,7 +113,7 @@ def _infer_table(
         names = [f"column_{number}" for number in range(1, count + 2)]
         names[time_index] = "time"
         options |= {"header": False, "names": names}
-        questions.append(_COLUMNS_QUESTION)
+        questions.append(COLUMNS_QUESTION)
     else:
         return None
     if delimiter != "," and _has_decimal_commas(fields):

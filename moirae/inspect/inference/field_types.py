@@ -189,4 +189,4 @@ _WITH_OFFSET = ("apache", "rfc2822")
 
 def _parse_iso(text: str) -> datetime | None:
     # `20261120` alone is a number.
-    return parse_iso_time(text) if re.search(r"[0-9]-[0-9]|T", text) else None
+    return parse_iso_time(text) if re.search(r"[0-9]-[0-9]|T|/Date", text) else None

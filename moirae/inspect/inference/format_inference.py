@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from archiver.formats import Format, FormatName
+from archiver.formats import Format, FormatName, is_position, name_positions
 from archiver.ingest import (
     find_encoding_mark,
     iterate_blocks,
@@ -19,11 +19,12 @@ from archiver.ingest import (
 )
 from moirae.inspect.inference.csv_inference import infer_csv
 from moirae.inspect.inference.field_types import summarize_fields
-from moirae.inspect.inference.text_inference import infer_text
+from moirae.inspect.inference.text_inference import infer_labelled, infer_text
 
 _SAMPLE_BYTES = 1 << 20
 _MIN_SHARE = 0.6  # of the lines that a format must read
 _LINE_FORMATS: tuple[FormatName, ...] = ("combined", "common", "klog", "cri", "syslog")
+_JOURNAL_EXPORT = b"__CURSOR="
 _SAMPLED_ITEMS = 20  # of each array
 _MAX_DEPTH = 4  # of arrays of records
 KLOG_START = "[IWEF][0-9]{4}"
@@ -46,6 +47,11 @@ def infer_formats(path: Path) -> Iterator[InferredFormat]:
     if content.startswith(b"PAR1"):
         yield InferredFormat(Format("parquet"), {"format": "parquet"})
         return
+    if content.startswith(_JOURNAL_EXPORT):
+        raise ValueError(
+            f"{path}: this is the export format of the journal, which no format reads: write it by "
+            "`journalctl -o json`"
+        )
     text = content.removeprefix(b"\xef\xbb\xbf")
     lines = [line.rstrip(b"\r") for line in text.split(b"\n") if line.strip()]
     if not lines:
@@ -65,6 +71,9 @@ def _infer_options(
     if json_format is not None:
         yield *json_format, []
         return
+    labelled = infer_labelled(lines)
+    if labelled is not None:
+        yield *labelled, []
     has_comment = lines[0].startswith(b"#")
     table = infer_csv(lines)
     if table is not None and has_comment:
@@ -114,9 +123,13 @@ def _guess_wide_encoding(raw: bytes) -> str | None:
 
 
 def _infer_json(lines: Sequence[bytes], text: bytes) -> tuple[Format, dict[str, Any]] | None:
-    if re.match(rb"\s*(?:\{|\[\s*[\[{])", text) is None:
+    if re.match(rb"\s*[\[{]", text) is None:
         return None
     objects = [_load(line) for line in lines[:200]]
+    if len(objects) > 1 and all(map(_is_array_of_values, objects)):
+        return Format("jsonl"), {"format": "jsonl"}
+    if re.match(rb"\s*(?:\{|\[\s*[\[{])", text) is None:
+        return None
     share = sum(isinstance(value, dict) for value in objects) / len(objects)
     if share >= _MIN_SHARE:
         first = next(value for value in objects if isinstance(value, dict))
@@ -140,7 +153,9 @@ def _load(text: bytes) -> Any:
 
 
 def _declare_records(value: Any) -> tuple[Format, dict[str, Any]] | None:
-    """The array of objects with times inside a document, and the texts beside it that these lack."""
+    """The array of objects, or of arrays, with times inside a document, and the texts beside it that
+    these lack.
+    """
     if not isinstance(value, dict):
         return None
     for path, items in _find_arrays(value):
@@ -153,6 +168,8 @@ def _declare_records(value: Any) -> tuple[Format, dict[str, Any]] | None:
             for field_name, text in value.items()
             if isinstance(text, str) and "." not in field_name and field_name not in item_fields
         ]
+        if is_position(next(iter(items[0]), "")):
+            outer = []  # arrays get no fields of the document
         record_format = Format("json", records=path, outer=tuple(outer))
         options: dict[str, Any] = {"format": "json", "records": path}
         return record_format, {**options, "outer": outer} if outer else options
@@ -160,7 +177,9 @@ def _declare_records(value: Any) -> tuple[Format, dict[str, Any]] | None:
 
 
 def _find_arrays(document: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The paths to arrays of objects, and their elements; those that are less deep come first."""
+    """The paths to arrays of objects, or of arrays, and their elements; those that are less deep
+    come first.
+    """
     level: list[tuple[str, list[dict[str, Any]]]] = [("", [document])]
     for _ in range(_MAX_DEPTH):
         deeper: dict[str, list[dict[str, Any]]] = {}
@@ -170,10 +189,17 @@ def _find_arrays(document: dict[str, Any]) -> Iterator[tuple[str, list[dict[str,
                     path = f"{prefix}{name}"
                     if isinstance(inner, list) and inner and all(map(_is_object, inner)):
                         deeper.setdefault(path, []).extend(inner)
+                    elif isinstance(inner, list) and inner and all(map(_is_array_of_values, inner)):
+                        deeper.setdefault(path, []).extend(map(name_positions, inner))
                     elif isinstance(inner, dict):
                         deeper.setdefault(f"{path}.", []).append(inner)
         yield from ((path, items) for path, items in deeper.items() if not path.endswith("."))
         level = [(path.rstrip(".") + ".", items) for path, items in deeper.items()]
+
+
+def _is_array_of_values(value: Any) -> bool:
+    """Whether a value is a row without names."""
+    return isinstance(value, list) and bool(value) and not isinstance(value[0], list | dict)
 
 
 def _is_object(value: Any) -> bool:

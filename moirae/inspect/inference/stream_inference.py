@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from archiver.formats import CSV, JSONL, LOG_FORMATS, MISSING, find_value
+from archiver.formats import CSV, JSONL, LOG_FORMATS, MISSING, find_value, is_position
 from archiver.ingest import sample_records
+from moirae.inspect.inference.csv_inference import COLUMNS_QUESTION
 from moirae.inspect.inference.field_types import FieldSummary, summarize_fields
 from moirae.inspect.inference.format_inference import InferredFormat, infer_formats
 
@@ -71,6 +72,8 @@ def propose_stream(paths: Sequence[Path]) -> ProposedStream:
         declaration["key"] = [key]
     declaration["source"] = {"files": str(paths[0]), **sampled.inferred.options}
     questions += time_questions
+    if all(is_position(summary.name) for summary in fields):
+        questions.append(COLUMNS_QUESTION)
     assert time.time is not None
     if time.time.is_date and time_of_day is None and _has_other_time(fields, time):
         questions.append(f"times of day: {time.name} has dates alone")

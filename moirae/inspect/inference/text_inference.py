@@ -1,7 +1,7 @@
 """Patterns of log lines that begin with a time, or have one in their middle. No I/O."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from archiver.formats import Format
@@ -29,6 +29,9 @@ TIME_PATTERNS = (
 """Times of log lines, in RE2's syntax."""
 # Programs that write to a terminal colour their lines.
 _BEFORE_TIME = r"(?:\x1b\[[0-9;]*m)?[^0-9A-Za-z]?"
+_LABELLED = re.compile(r"(?:^|\t)([A-Za-z][A-Za-z0-9_.-]*):([^\t]*)")
+_LABELLED_LINE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[^\t]*(?:\t[A-Za-z][A-Za-z0-9_.-]*:[^\t]*)+")
+_MIN_LABELLED_SHARE = 0.6  # of the lines that the pattern must read
 _LEVEL = "(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 
 
@@ -43,6 +46,46 @@ def infer_text(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]]:
         "text", pattern=options.get("pattern"), starts_with=options.get("starts_with")
     )
     return inferred, options
+
+
+def infer_labelled(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | None:
+    """Text whose pattern reads fields with labels that tabs divide (LTSV); None: the lines have none.
+
+    Labels that some lines lack are optional.
+    """
+    texts = [line.decode("utf-8", "replace") for line in lines[:200]]
+    rows = [dict(_LABELLED.findall(text)) for text in texts if _LABELLED_LINE.fullmatch(text)]
+    if not rows or len(rows) < _MIN_LABELLED_SHARE * len(texts):
+        return None
+    labels = _merge_labels(rows)
+    pattern = ""
+    for label in labels:
+        values = [row[label] for row in rows if label in row]
+        is_bracketed = all(value[:1] == "[" and value[-1:] == "]" for value in values)
+        group = rf"(?P<{re.sub('[^A-Za-z0-9]', '_', label)}>"
+        value = rf"\[{group}[^\t\]]*)\]" if is_bracketed else rf"{group}[^\t]*)"
+        if "-" in values:  # no value
+            value = f"(?:-|{value})"
+        part = rf"{re.escape(label)}:{value}"
+        if pattern:
+            part = rf"\t{part}"
+        pattern += part if len(values) == len(rows) else f"(?:{part})?"
+    is_read = [re.fullmatch(pattern, text) is not None for text in texts]
+    if sum(is_read) < _MIN_LABELLED_SHARE * len(texts):
+        return None
+    return Format("text", pattern=pattern), {"format": "text", "pattern": pattern}
+
+
+def _merge_labels(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """The labels of all rows: one that only some have stands behind that which it follows there."""
+    labels: list[str] = []
+    for row in rows:
+        position = 0
+        for label in row:
+            if label not in labels:
+                labels.insert(position, label)
+            position = labels.index(label) + 1
+    return labels
 
 
 def _infer_beginnings(texts: Sequence[str]) -> dict[str, str] | None:

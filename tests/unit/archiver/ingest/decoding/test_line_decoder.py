@@ -154,3 +154,24 @@ def test_integers_beyond_64_bits_keep_their_digits() -> None:
     assert row["text"] == f'{{"n":{wide},"x":NaN}}'
     assert row["number"] == float(wide)
     assert row["_extra"] == f'{{"u":[-{wide},1e+25]}}'
+
+
+def test_records_that_are_arrays_have_fields_by_position() -> None:
+    fields = {"ts": ("[0]",), "n": ("[1].n",), "text": ("[2]",)}
+    columns: dict[str, str] = {"ts": "timestamp", "n": "int", "text": "string"}
+    schema = replace(SCHEMA, columns=columns, fields=fields)
+    wide = "9" * 30
+    lines = [
+        f'["2026-01-31T12:00:00Z", {{"n": 1}}, {wide}, "x"]'.encode(),
+        b'["2026-01-31T12:00:00Z"]',
+        b"[]",
+    ]
+    decoded = decode_lines(schema, RecordReading(JSONL), lines, 1)
+    rows = decoded.table.select(["n", "text", "_extra"]).to_pylist()
+    assert rows == [
+        {"n": 1, "text": wide, "_extra": '{"[3]":"x"}'},
+        {"n": None, "text": None, "_extra": None},
+    ]
+    assert [refused.detail for refused in decoded.refused_lines] == [
+        "column ts: event time is missing"
+    ]

@@ -38,6 +38,14 @@ def test_fields_of_json_are_redacted_as_their_columns() -> None:
     )
 
 
+def test_elements_of_arrays_are_redacted_as_their_columns() -> None:
+    schema = replace(SCHEMA, fields={"ts": ("[0]",), "token": ("[1].t",), "note": ("[2]",)})
+    record = b'["%b",{"t":"abc"},"a key-7",1]' % TEN.encode()
+    assert redact_records(schema, RecordReading(JSONL), [record]) == [
+        b'["%b",{"t":"***"},"a key",1]' % TEN.encode()
+    ]
+
+
 def test_records_without_secrets_stay_as_they_are() -> None:
     schema = replace(SCHEMA, redactions=SCHEMA.redactions[1:])
     record = b'{ "ts": 1.50, "note": "x" }'

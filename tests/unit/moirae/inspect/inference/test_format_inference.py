@@ -148,3 +148,47 @@ def test_arrays_without_times_are_parts_of_a_row(tmp_path: Path) -> None:
     declaration, rows = _propose(tmp_path / "x.json", json.dumps({"ts": TEN, "tags": [{"k": "v"}]}))
     assert declaration["source"]["format"] == "jsonl"
     assert [row["tags"] for row in rows] == ['[{"k":"v"}]']
+
+
+ROWS = [[TEN, "a", 1.5], [TEN.replace("00Z", "01Z"), "b", 2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "path"),
+    [
+        ("".join(f"{json.dumps(row)}\n" for row in ROWS), None),
+        (json.dumps(ROWS), None),
+        (json.dumps({"status": "ok", "data": {"columns": ["ts"], "rows": ROWS}}), "data.rows"),
+    ],
+)
+def test_rows_that_are_arrays_have_columns_by_position(
+    tmp_path: Path, content: str, path: str | None
+) -> None:
+    declaration, rows = _propose(tmp_path / "x.json", content)
+    assert declaration["source"].get("records") == path
+    assert "outer" not in declaration["source"]
+    assert declaration["columns"]["ts"] == {"type": "timestamp", "from": "[0]"}
+    assert [(row["ts"].second, row["f_1"], row["f_2"]) for row in rows] == [
+        (0, "a", 1.5),
+        (1, "b", 2.0),
+    ]
+
+
+def test_times_of_net_are_read(tmp_path: Path) -> None:
+    lines = "".join(
+        f'{{"When":"\\/Date({time})\\/","host":"a"}}\n'
+        for time in ("1795168800123", "1795168801123+0100")
+    )
+    declaration, rows = _propose(tmp_path / "x.jsonl", lines)
+    assert declaration["columns"]["ts"] == {"type": "timestamp", "from": "When"}
+    assert [row["ts"].isoformat() for row in rows] == [
+        "2026-11-20T10:00:00.123000+00:00",
+        "2026-11-20T10:00:01.123000+00:00",
+    ]
+
+
+def test_export_of_the_journal_names_the_format_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("__CURSOR=s=1\n__REALTIME_TIMESTAMP=1795168800123456\nMESSAGE=a\n\n")
+    with pytest.raises(ValueError, match="`journalctl -o json`"):
+        propose_stream([path])

@@ -109,3 +109,16 @@ def test_the_order_of_a_date_of_two_digits_is_left_open(tmp_path: Path) -> None:
     proposed = propose_stream([path])
     assert proposed.declaration["time"] == {"column": "ts"} or proposed.declaration["time"] == "ts"
     assert "%d/%m/%y %H:%M:%S or %y/%m/%d %H:%M:%S" in proposed.open_questions[0]
+
+
+def test_labels_divided_by_tabs_are_fields(tmp_path: Path) -> None:
+    path = tmp_path / "x.ltsv"
+    path.write_text(
+        "time:[20/Nov/2026:10:00:00 +0000]\thost:a\treq:GET / HTTP/1.1\tsize:941\n"
+        "time:[20/Nov/2026:10:00:01 +0000]\thost:b\tforwarded-for:c\treq:GET /x\tsize:-\n"
+    )
+    declared = Stream.model_validate(propose_stream([path]).declaration)
+    sample = read_sample("s", declared, path, declared.source.record_format, 10)
+    assert sample.refused_count == 0
+    rows = [[row[name] for name in ("host", "forwarded_for", "req", "size")] for row in sample.rows]
+    assert rows == [["a", None, "GET / HTTP/1.1", 941], ["b", "c", "GET /x", None]]
