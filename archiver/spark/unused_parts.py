@@ -42,10 +42,11 @@ def remove_unused() -> int:
 
 
 def list_unused(site_packages: Path) -> list[Path]:
-    """The files and folders that the patterns match, none of them within another."""
-    paths: list[Path] = []
+    """The files and folders that the patterns match, each once, none of them within another."""
+    matched: list[Path] = []
     for pattern in read_patterns():
-        paths += sorted(site_packages.glob(pattern))
+        matched += sorted(site_packages.glob(pattern))
+    paths = dict.fromkeys(matched)
     return [path for path in paths if not any(parent in paths for parent in path.parents)]
 
 

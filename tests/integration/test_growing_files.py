@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -178,6 +179,30 @@ def test_a_file_that_is_truncated_while_its_range_is_archived_continues_in_the_c
         reader.input.update()
     assert sorted(reader.update(wait=0.3)) == ["a", "b", "c", "d"]
     assert sorted(start().update()) == ["a", "b", "c", "d"]
+
+
+def test_a_file_that_is_truncated_after_it_was_listed_is_read_from_its_beginning(
+    start: Reader, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it is as long again when it is read."""
+    reader = start()
+    log = logs / "app.log"
+    append(log, lines("a", "b"))
+    assert reader.update() == ["a", "b"]
+    append(log, lines("lost"))
+    read_unit = growing_stream.GrowingStream._read_unit
+    was_truncated = False
+
+    def truncate_then_read(*arguments: Any) -> SourceUnit | None:
+        nonlocal was_truncated
+        if not was_truncated:
+            was_truncated = True
+            os.truncate(log, 0)
+            append(log, lines("1", "2", "3", "4"))
+        return read_unit(*arguments)
+
+    monkeypatch.setattr(growing_stream.GrowingStream, "_read_unit", truncate_then_read)
+    assert reader.update(wait=0.3) == ["a", "b", "1", "2", "3", "4"]
 
 
 def test_what_truncation_loses_is_reported_with_its_size(start: Reader, logs: Path) -> None:

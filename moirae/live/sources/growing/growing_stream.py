@@ -326,7 +326,8 @@ class GrowingStream:
             header = read_header(file.path, self._declared.source.record_format)
             # Now, not once the range is archived: the file may be truncated until then.
             described = self._describe(self._rows[number], file, start + len(content))
-            if not self._has_content(file, KnownFile(self._rows[number], read_to)):
+            # It may have been truncated since it was listed, and be as long again.
+            if not file.is_compressed and not has_content_of(file.path, self._rows[number]):
                 return None
         except (OSError, EOFError):
             return None
