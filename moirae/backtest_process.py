@@ -1,7 +1,7 @@
 """Back-tests that clients of the server have started, run by a child of a recall process.
 
-The child is this module, started as a program with the lowest priority: what it evaluates cannot
-delay an alert, and its memory is its own. It ends some time after its last back-test.
+The child is this module, started as a program with a lower priority: what it evaluates cannot delay
+an alert, and its memory is its own. It ends some time after its last back-test.
 """
 
 import os
@@ -20,7 +20,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.priority import lower_priority
+from archiver.priority import lower_priority, set_session_niceness
 from archiver.spark import open_session
 from archiver.threads import start_daemon
 from moirae.config import Settings, load_settings_from_environment
@@ -41,7 +41,11 @@ _LEASE = 30.0  # seconds without a sign of life after which a back-test is run a
 _MAX_ATTEMPTS = 2  # processes that may end by one back-test
 _IDLE_TIMEOUT = 300.0  # seconds without a back-test after which the child ends
 _STORE_INTERVAL = 0.5  # seconds between two results that are stored
-_NICENESS = 19  # recalls come first, and alerts before them
+_NICENESS = 15  # recalls come first, and alerts before them
+# Of its session, which counts instead where Linux groups processes by session. Somebody waits for a
+# start and a check of what they type.
+_CHECK_NICENESS = 5
+_EVALUATION_NICENESS = 19
 _TERMINATE_TIMEOUT = 10.0  # seconds
 # Seconds for a child to store what it has found. A check is short, and its session stays warm.
 _CANCEL_GRACE = 3.0
@@ -194,6 +198,7 @@ class BacktestRunner:
     def _run(self, claimed: ClaimedBacktest, watch: _Watch) -> bool:
         """Returns whether it was evaluated to its end."""
         body = BacktestBody.model_validate(claimed.request)
+        set_session_niceness(_CHECK_NICENESS if body.check_only else _EVALUATION_NICENESS)
         stored_at = 0.0
         for progress in run_backtest(self._settings, self._connection, self._start_spark, body):
             now = time.monotonic()
@@ -240,6 +245,7 @@ def run_child(settings: Settings, parent_pid: int) -> None:
 def main() -> None:
     """Run the back-tests of the workspace whose file is the first argument."""
     lower_priority(_NICENESS)
+    set_session_niceness(_CHECK_NICENESS)
     logs.configure_logging()
     file, parent_pid = sys.argv[1:]
     run_child(load_settings_from_environment(Path(file)), int(parent_pid))

@@ -43,9 +43,11 @@ def _simplify(message: str) -> str:
     if match is None:
         return message
     text = f"unknown column '{_unquote(match['name'])}'"
-    if match["suggestion"] is not None:
-        text += f", did you mean '{_unquote(match['suggestion'])}'?"
-    return text
+    # Spark suggests the nearest column, however far it is, and columns that nobody declared.
+    suggestion = _unquote(match["suggestion"] or "")
+    if suggestion.rpartition(".")[2].startswith("_"):
+        return text
+    return f"{text}, did you mean '{suggestion}'?" if suggestion else text
 
 
 def _unquote(name: str) -> str:

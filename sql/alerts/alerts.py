@@ -101,7 +101,8 @@ class AlertRow(PresentAlertRow):
 
     `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
     author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
-    `tag`: of the last note on what fixed it. `end_reason`: see `AlertLifetimeRow`.
+    `tag`: of the last note on what fixed it. `effect`: what that note says if it is no fix, such as
+    `did not help`. `end_reason`: see `AlertLifetimeRow`.
     """
 
     last_at: datetime
@@ -111,6 +112,7 @@ class AlertRow(PresentAlertRow):
     assigned_to: str | None
     resolution: str | None
     tag: str | None
+    effect: str | None
     end_reason: str | None
 
 

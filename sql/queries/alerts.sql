@@ -44,7 +44,9 @@ SELECT id, eid, rule, version, key, labels, annotations, state, history, history
     (SELECT n.text FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'resolution' ORDER BY n.at DESC, n.id DESC LIMIT 1)
         AS resolution,
     (SELECT n.tag FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'resolution' ORDER BY n.at DESC, n.id DESC LIMIT 1)
-        AS tag
+        AS tag,
+    (SELECT coalesce('superseded by ' || n.superseded_by, n.effect) FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'resolution'
+        ORDER BY n.at DESC, n.id DESC LIMIT 1) AS effect
 FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))

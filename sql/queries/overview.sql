@@ -56,7 +56,8 @@ WITH bounds AS (
 ), costs AS (
     SELECT rule, (date_trunc('week', created_at, 'UTC') AT TIME ZONE 'UTC')::date AS week, sum(seconds) AS recall_seconds
     FROM tasks, bounds
-    WHERE created_at >= since AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
+    WHERE created_at >= since AND rule LIKE '%%/%%' -- no ad-hoc queries
+        AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
     GROUP BY 1, 2
 )
 SELECT rule, week, coalesce(alerts, 0) AS alerts, coalesce(told, 0) AS told, coalesce(acknowledged, 0) AS acknowledged,

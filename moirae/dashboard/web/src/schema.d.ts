@@ -2398,6 +2398,8 @@ export interface components {
             resolution: string | null;
             /** Tag */
             tag: string | null;
+            /** Effect */
+            effect: string | null;
             /** End Reason */
             end_reason: string | null;
             /** Notes */
@@ -2503,7 +2505,8 @@ export interface components {
          *
          *     `last_at`: event time of its last event. `created_at`: when it was stored. `acknowledged_by`:
          *     author of the last acknowledgement. `assigned_to`: whom the last assignment names. `resolution`,
-         *     `tag`: of the last note on what fixed it. `end_reason`: see `AlertLifetimeRow`.
+         *     `tag`: of the last note on what fixed it. `effect`: what that note says if it is no fix, such as
+         *     `did not help`. `end_reason`: see `AlertLifetimeRow`.
          */
         AlertRow: {
             /**
@@ -2576,6 +2579,8 @@ export interface components {
             resolution: string | null;
             /** Tag */
             tag: string | null;
+            /** Effect */
+            effect: string | null;
             /** End Reason */
             end_reason: string | null;
         };

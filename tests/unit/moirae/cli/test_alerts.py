@@ -48,6 +48,7 @@ def test_decisions_of_the_condition_are_shown_with_their_reasons(
         assigned_to=None,
         resolution=None,
         tag=None,
+        effect=None,
         notes=[],
         decisions=decisions,
     )

@@ -24,5 +24,9 @@ def test_unknown_column_is_named_with_a_suggestion() -> None:
     assert _simplify(f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {start} {suggestion}") == (
         "unknown column 'hots', did you mean 'cpu.host'?"
     )
+    internal = suggestion.replace("`host`", "`_eid`")
+    assert _simplify(f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {start} {internal}") == (
+        "unknown column 'hots'"
+    )
     assert _simplify(f"[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] {start}") == "unknown column 'hots'"
     assert _simplify("[PARSE_SYNTAX_ERROR] a") == "[PARSE_SYNTAX_ERROR] a"

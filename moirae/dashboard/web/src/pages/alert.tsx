@@ -233,6 +233,7 @@ function AlertHeader({ alert }: { alert: AlertDetails }) {
         {resolution && (
           <>
             , resolution by {resolution.author}: <strong>{resolution.tag ?? shorten(resolution.text)}</strong>
+            {alert.effect && ` (${alert.effect})`}
           </>
         )}
         {runbook && (

@@ -300,6 +300,11 @@ function Result({ alert, deliveries }: { alert: Alert; deliveries: readonly Aler
                 {alert.tag}
               </Label>
             )}{" "}
+            {alert.effect && (
+              <Label isCompact color={alert.effect === "did not help" ? "orange" : "grey"}>
+                {alert.effect}
+              </Label>
+            )}{" "}
             {shorten(alert.resolution)}
           </span>
         )}

@@ -226,7 +226,6 @@ function QueryAnswer({ query }: { query: Query }) {
         </CardTitle>
         <CardBody>
           <CoverageBar answer={answer} />
-          {rows.length > 0 && <RowsTable rows={rows} label="Rows of the answer" />}
         </CardBody>
       </Card>
       {charts.charts.length > 0 && (
@@ -234,6 +233,13 @@ function QueryAnswer({ query }: { query: Query }) {
           <CardTitle component="h2">Over time (UTC)</CardTitle>
           <CardBody>
             <ChartGroup charts={charts.charts} first={FIRST_CHARTS} span={charts.span} />
+          </CardBody>
+        </Card>
+      )}
+      {rows.length > 0 && (
+        <Card isCompact>
+          <CardBody>
+            <RowsTable rows={rows} label="Rows of the answer" />
           </CardBody>
         </Card>
       )}

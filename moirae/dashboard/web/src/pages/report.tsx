@@ -34,7 +34,7 @@ export function ReportPage() {
       ) : !rows.data.length ? (
         <p className="note">No alerts and no recalls in these weeks.</p>
       ) : (
-        <>
+        <div className="report-cards">
           <Card isCompact>
             <CardTitle component="h2">Alerts by rule</CardTitle>
             <CardBody>
@@ -47,7 +47,7 @@ export function ReportPage() {
               <DataTable label="Worth of rules" columns={["Week", "Rule", "Alerts", "Told", "For nothing", "Acknowledged", "Minutes to it", "With tag", "Withdrawn", "Flapping", "Recalls"]} rows={rows.data.map(describeWeek)} />
             </CardBody>
           </Card>
-        </>
+        </div>
       )}
     </PageSection>
   );
