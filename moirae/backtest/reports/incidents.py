@@ -1,6 +1,7 @@
 """Known incidents: which a rule would have caught, and how early."""
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,11 +83,17 @@ def read_incidents(path: Path) -> list[KnownIncident]:
 
 def _read_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix not in (".jsonl", ".ndjson"):
-        reader = csv.DictReader(text.splitlines())
+        reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
+        columns = reader.fieldnames or ()
+        missing = [name for name in ("id", *_TIMES) if name not in columns]
+        if columns and missing:
+            message = f"no column {missing[0]}; columns are: {', '.join(columns)}"
+            raise ProblemsError([Problem(str(path), 1, None, message)])
         for row in reader:
             yield reader.line_num, row
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not `splitlines`: other line ends are part of a text.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -74,9 +74,14 @@ def test_incidents_are_caught_by_alerts_that_overlap_and_have_their_labels(tmp_p
     ("name", "text", "problem"),
     [
         ("i.csv", "id,starts_at,ends_at\na,soon,later\n", "i.csv:2: starts_at is not a time"),
+        (
+            "i.csv",
+            "id;starts_at;ends_at\na;2026-01-01;2026-01-02\n",
+            "i.csv:1: no column id; columns are: id;starts_at;ends_at",
+        ),
         ("i.jsonl", '{"id": 1}\n', "i.jsonl:1: starts_at is not a time"),
         ("i.jsonl", "\n[]\n", "i.jsonl:2: is not a JSON object"),
-        ("i.csv", "starts_at,ends_at\n", "i.csv:1: has no incidents"),
+        ("i.csv", "id,starts_at,ends_at\n", "i.csv:1: has no incidents"),
         ("i.jsonl", "", "i.jsonl:1: has no incidents"),
         (
             "i.csv",
@@ -98,3 +103,23 @@ def test_invalid_incidents_are_refused_with_their_line(
     with pytest.raises(ProblemsError) as caught:
         read_incidents(tmp_path / name)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("i.csv", '\ufeffid, starts_at, ends_at, text\r\n"a", {0}, {0}, "x\n\u2028""y"""\r\n'),
+        (
+            "i.jsonl",
+            '\ufeff{{"id": "a", "starts_at": "{0}", "ends_at": "{0}", "text": "x\\n\u2028\\"y\\""}}\n',
+        ),
+    ],
+)
+def test_incidents_keep_zones_and_line_ends_of_their_texts(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text.format("2026-03-05T09:00:00+05:30"), newline="")
+    (incident,) = read_incidents(path)
+    assert incident.starts_at == datetime(2026, 3, 5, 3, 30, tzinfo=UTC)
+    assert incident.labels == {"text": 'x\n\u2028"y"'}
