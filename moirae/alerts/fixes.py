@@ -7,6 +7,9 @@ from statistics import median
 
 from sql.alerts import TagNameRow, TriedFixRow
 
+CAME_BACK_WITHIN = timedelta(days=1)
+"""By default, an alert that fires again so soon after its end has come back."""
+
 _TIMES = {1: "once", 2: "twice"}
 
 

@@ -101,6 +101,8 @@ def _render_forecast(forecast: Mapping[str, Any]) -> Text:
         interval = forecast.get("new_tag_interval")
         parts.append(f"none of these {_format_share(forecast['new_tag'], interval)}")
     shares = Text.assemble(label, ", ".join(parts))
+    for tag, record in forecast.get("records", {}).items():
+        shares.append(f"\n    {escape_control(tag)}: {escape_control(record)}", "dim")
     if forecast.get("reason"):
         shares.append(f"\n  {escape_control(forecast['reason'])}", "yellow")
     return shares
@@ -219,11 +221,11 @@ def _render_note(note: Mapping[str, Any]) -> Text:
     line.append(escape_control(note["text"]), _NOTE_STYLES.get(kind))
     if note["tag"]:
         line.append(f" [{escape_control(note['tag'])}]")
-    if note["superseded_by"]:
+    if note.get("superseded_by"):  # a server of an earlier version has none
         line.append(f" superseded by {escape_control(note['superseded_by'])}")
-    elif note["effect"]:
+    elif note.get("effect"):
         line.append(f" {note['effect']}")
-    if note["link"]:
+    if note.get("link"):
         line.append(f" {escape_control(note['link'])}")
     return line
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 import sql
+from moirae.alerts import add_fix_records
 from sql.events import EventGateway
 from sql.recalls import LastAnswerRow
 from sql.reports import OverviewGateway
@@ -138,7 +139,7 @@ class RecallAnswer:
     """For each row, by column: the estimate for the whole range, with its interval."""
     forecast: Mapping[str, Any] | None = None
     """By the measure `learned`: `tags`, the most probable resolutions with their probabilities, and
-    `new_tag`, the probability of none of these."""
+    `new_tag`, the probability of none of these. `records`: what became of alerts with these tags."""
     candidates: int | None = None
     """Among how many events a similarity recall ranked; None: among all."""
     comparable: float | None = None
@@ -201,6 +202,9 @@ def _make_answer(
     rows = None
     estimates = None
     confidence = MatchConfidence(row.comparable, row.match)
+    forecast = row.forecast
+    if forecast is not None:
+        forecast = add_fix_records(connection, row.rule, forecast)
     candidates = None
     if row.request["kind"] == "similar":
         if row.answer is not None:
@@ -222,7 +226,7 @@ def _make_answer(
         hits=hits,
         error=row.error,
         estimates=estimates,
-        forecast=row.forecast,
+        forecast=forecast,
         candidates=candidates,
         comparable=confidence.comparable,
         match=confidence.match,

@@ -111,6 +111,7 @@ class AnswerOfEventRow:
     """The last answer of a recall of an event. `kind`: sql or similar. `attributes`: the event's."""
 
     eid: UUID
+    rule: str
     recall: str
     kind: str
     number: int
@@ -138,7 +139,7 @@ class FixRow:
     resolution: str | None
     tag: str | None
     author: str | None
-    effect: str | None
+    effect: str | None = None
 
 
 def make_id(*parts: str) -> str:

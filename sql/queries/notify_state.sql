@@ -107,7 +107,7 @@ SELECT asked FROM rule_files
 
 -- list_answers --
 -- The last answers of the recalls of events.
-SELECT DISTINCT ON (t.eid, t.recall) t.eid, t.recall, t.request->>'kind' AS kind, r.number, r.final, r.coverage, r.answer,
+SELECT DISTINCT ON (t.eid, t.recall) t.eid, t.rule, t.recall, t.request->>'kind' AS kind, r.number, r.final, r.coverage, r.answer,
     shown_comparable(t, r.forecast, r.comparable) AS comparable, r.match, shown_forecast(t, r.forecast) AS forecast, coalesce(e.attributes, '{}') AS attributes
 FROM tasks t CROSS JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY r.number DESC LIMIT 1) r
 LEFT JOIN events e ON e.eid = t.eid AND e.rule = t.rule AND e.version = t.version

@@ -2,13 +2,13 @@
 -- Alerts whose last resolution has a tag or says that no action was needed, by its time. `next_at`: when the next alert of
 -- the same key fired.
 WITH tagged AS (
-    SELECT a.rule, coalesce(n.tried, n.tag) AS tag, n.effect, n.superseded_by, n.at, a.id, a.ends_at
+    SELECT a.rule, a.fingerprint, coalesce(n.tried, n.tag) AS tag, n.effect, n.superseded_by, n.at, a.id, a.ends_at
     FROM remedies n JOIN alerts a ON a.id = n.alert_id
     WHERE coalesce(n.tried, n.tag) IS NOT NULL
         AND (%(rule)s::text IS NULL OR a.rule = %(rule)s OR a.rule LIKE '%%/' || %(rule)s)
 ), fired AS (
     SELECT id, lead(starts_at) OVER (PARTITION BY rule, fingerprint ORDER BY starts_at, id) AS next_at FROM alerts
-    WHERE rule IN (SELECT rule FROM tagged) AND fired_at IS NOT NULL AND state <> 'withdrawn'
+    WHERE (rule, fingerprint) IN (SELECT rule, fingerprint FROM tagged) AND fired_at IS NOT NULL AND state <> 'withdrawn'
         AND history IS DISTINCT FROM 'withdrawn'
 )
 SELECT t.rule, t.tag, t.effect, t.superseded_by, t.at, t.ends_at, f.next_at

@@ -1,11 +1,13 @@
 """What history says of alerts, for their messages: norms, similar alerts with what fixed them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import sql
 from archiver.times import from_micros
+from moirae.alerts import add_fix_records
 from moirae.notify.messages.content import format_time
 from moirae.notify.messages.forecast import describe_forecast
 from moirae.notify.routing.alert import NotifiedAlert
@@ -35,6 +37,7 @@ def find_history_of(
     answers = gateway.list_answers(list(events.values()))
     if not answers:
         return {}
+    answers = [_add_records(connection, answer) for answer in answers]
     past_events = {UUID(hit["past_eid"]) for answer in answers for hit in _list_hits(answer)}
     fixes = {fix.eid: fix for fix in gateway.list_fixes(past_events)} if past_events else {}
     by_event: dict[UUID, list[AnswerOfEventRow]] = {}
@@ -45,6 +48,13 @@ def find_history_of(
         for alert_id, eid in events.items()
         if eid in by_event
     }
+
+
+def _add_records(connection: sql.Connection, answer: AnswerOfEventRow) -> AnswerOfEventRow:
+    if answer.forecast is None:
+        return answer
+    forecast = add_fix_records(connection, answer.rule, answer.forecast)
+    return replace(answer, forecast=forecast)
 
 
 def describe_answers(

@@ -10,7 +10,8 @@ _MAX_TEXT = 500  # characters of a tag
 def describe_forecast(forecast: Mapping[str, Any]) -> dict[str, Any]:
     """The forecast of an answer as keys of a content.
 
-    `resolution`: the most probable tags, each with its probability and 95 % interval. `forecast`:
+    `resolution`: the most probable tags, each with its probability, its 95 % interval, and what became
+    of alerts that were resolved with it. `forecast`:
     what they are by (`learned` or `frequencies`), and why; or that there are too few episodes.
     """
     basis: dict[str, Any] = {
@@ -27,6 +28,8 @@ def describe_forecast(forecast: Mapping[str, Any]) -> dict[str, Any]:
     tags = []
     for number, (tag, probability) in enumerate(forecast.get("tags", ())[:_MAX_TAGS]):
         entry = {"tag": tag[:_MAX_TEXT], "probability": probability}
+        if tag in forecast.get("records", {}):
+            entry["record"] = forecast["records"][tag][:_MAX_TEXT]
         if number < len(intervals):
             entry["low"], entry["high"] = intervals[number]
         tags.append(entry)
@@ -64,7 +67,8 @@ def format_forecast(described: Mapping[str, Any]) -> list[str]:
         if "low" in entry:
             share = _format_share(entry["probability"], (entry["low"], entry["high"]))
         if entry["probability"] > basis.get("none_of_these", 0.0):
-            lines.append(f"probable resolution: {entry['tag']} ({share})")
+            record = f"; {entry['record']}" if "record" in entry else ""
+            lines.append(f"probable resolution: {entry['tag']} ({share}){record}")
         else:
             lines.append(
                 f"probable resolution: none of the known ones ({basis['none_of_these']:.0%})"

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from moirae.alerts import (
+    CAME_BACK_WITHIN,
     FixRecord,
     InvestigatedAlert,
     RankedStep,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
 
 _MAX_WITHIN = 366 * 86_400.0  # seconds
-_DAY = 86_400.0  # seconds
 _MAX_ALERTS = 1_000  # that are resolved at once
 _MAX_MERGED = 100  # tags
 _SHOWN_TAGS = 5  # in a message
@@ -43,7 +43,7 @@ class TagQuery(Arguments):
 
     rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
     within: Seconds = Field(
-        _DAY,
+        CAME_BACK_WITHIN.total_seconds(),
         gt=0,
         le=_MAX_WITHIN,
         description="An alert of the same key that fires so soon after the end means that it came "

@@ -22,6 +22,7 @@ def make_answer(**fields: Any) -> AnswerOfEventRow:
         "comparable": None,
         "match": None,
         "forecast": None,
+        "rule": "g/r",
         "attributes": {"host": "a", "cpu": 90.0},
     }
     return AnswerOfEventRow(**{**values, **fields})

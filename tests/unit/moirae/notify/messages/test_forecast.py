@@ -22,6 +22,11 @@ def test_probability_comes_with_its_interval() -> None:
     assert format_lines() == ["probable resolution: restart (80%, 95 % interval 60% to 90%)"]
 
 
+def test_what_became_of_the_fix_is_said() -> None:
+    (line,) = format_lines(records={"restart": "worked 5 of 6 times, came back once after 2 h"})
+    assert line.endswith("90%); worked 5 of 6 times, came back once after 2 h")
+
+
 def test_few_episodes_say_too_few() -> None:
     lines = format_lines(tags=[], new_tag=None, intervals=[], episodes=12, withheld=True)
     assert lines == ["probable resolution: too few to say (12 resolved episodes)"]
