@@ -42,11 +42,12 @@ class PastNote(TypedDict):
 
 def find_remedy(note: PastNote) -> str | None:
     """The tag that recalls learn from a resolution: the column `remedy` of `alert_notes`."""
-    if note["effect"] == "did not help":
+    effect = note.get("effect")  # a server of an earlier version has none
+    if effect == "did not help":
         return None
-    if note["effect"] == "superseded":
+    if effect == "superseded":
         return note["superseded_by"]
-    return note["tag"] or note["effect"]
+    return note["tag"] or effect
 
 
 class PastEvent(TypedDict):
@@ -112,7 +113,7 @@ class SimilarEvent:
     def kind(self) -> str | None:
         """The tag of its remedy, by the newest resolution that has a tag or an effect."""
         for note in self.resolutions:
-            if note["tag"] is not None or note["effect"] is not None:
+            if note["tag"] is not None or note.get("effect") is not None:
                 return find_remedy(note)
         return None
 
