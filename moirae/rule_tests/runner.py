@@ -26,7 +26,7 @@ from moirae.rule_tests.notifications import RuleTestMessages
 from moirae.rule_tests.scratch_archive import ScratchReader
 from moirae.rule_tests.shared_events import find_shared_events
 from moirae.rule_tests.stages import RuleTestStages
-from moirae.rules import Definition
+from moirae.rules import Definition, find_alert_readers
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,11 @@ def _find_unsupported(definition: Definition, expectation: AlertTest) -> str | N
         expects_alerts(expectation) or expectation.exp_notifications is not None
     ):
         reason = _find_untestable_alerts(definition)
+    if reason is None and expectation.exp_contexts is not None:
+        unknown = find_alert_readers(definition.spec) & expectation.exp_contexts.keys()
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            reason = f"contexts that read alerts cannot be tested yet: {names}"
     return reason
 
 

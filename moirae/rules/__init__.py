@@ -6,6 +6,7 @@ converts their queries into context queries and recall questions.
 
 from moirae.rules.absence import add_expected_keys
 from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS, ALERTS_TIME
+from moirae.rules.bound_alerts import find_alert_readers
 from moirae.rules.definition import (
     Definition,
     build_event_sql,
@@ -61,6 +62,7 @@ __all__ = [
     "encode_alert_name",
     "extract_rule",
     "find_hybrid_contexts",
+    "find_alert_readers",
     "find_event_streams",
     "find_key_sources",
     "find_tables_read",

@@ -10,10 +10,17 @@ from sqlglot import exp
 
 from moirae.rules.alert_table import ALERTS
 from moirae.rules.event_names import find_tables_in, list_event_queries
+from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from recall.query import Unsupported, find_tables_reached, joins_of, read_query, sources_of
 
 _RULE = "rule"
+
+
+def find_alert_readers(spec: AlertSpec) -> frozenset[str]:
+    """The contexts and surroundings of a rule that name a table `alerts`."""
+    queries = {**spec.context, **spec.surroundings}
+    return frozenset(name for name, query in queries.items() if ALERTS in find_tables_in(query.sql))
 
 
 def reads_alerts(rule: Rule) -> bool:

@@ -231,7 +231,7 @@ class Rule:
         queries = [query.sql for query in self.spec.context.values()]
         if self.spec.expr is not None:
             queries.append(self.spec.expr)
-        tables = frozenset().union(*map(tables_in, queries))
+        tables = {self.spec.stream or ""}.union(*map(tables_in, queries))
         reached = find_tables_reached(tables, self.derived_queries)
         return [stream for stream in self.event_streams if stream.name in reached]
 

@@ -26,6 +26,7 @@ groups:
 - name: g
   derived:
   - {stream: hot, expr: "SELECT ts, host, n FROM events.High WHERE n > 3"}
+  - {stream: unread, expr: "SELECT ts, host FROM events.`f/Third` t", archive: true}
   rules:
   - alert: High
     expr: SELECT host, n, ts, v FROM a WHERE v > 70
@@ -42,6 +43,7 @@ groups:
       high: {sql: SELECT n FROM events.High h WHERE h.host = event.host, within: 1m}
   - alert: Derived
     expr: SELECT h.host, h.ts FROM hot h
+  - {alert: Calm, absent: 5m, stream: hot, key: [host]}
 - name: f
   rules:
   - alert: Many
@@ -82,7 +84,7 @@ def test_names_stand_for_rules_of_the_group_then_of_all_groups(
     restored = [Definition.from_json(json.loads(json.dumps(d.to_json()))) for d in definitions]
     assert [d.version for d in restored] == [d.version for d in definitions]
     admitted, refused = RuleAdmission(lambda: spark, settings).admit(restored)
-    assert (len(admitted), refused) == (5, {})
+    assert (len(admitted), refused) == (6, {})
     third = ActiveRule.of_workspace(restored[-1], settings)
     assert (third.shape.streams, third.shape.reach) == ({"a"}, 60_000_000)
 
@@ -93,7 +95,7 @@ def test_a_version_follows_the_events_that_are_read(
     before, _ = check(spark, settings, RULES)
     after, _ = check(spark, settings, RULES.replace("v > 70", "v > 80"))
     changed = {a.name for a, b in zip(after, before, strict=True) if a.version != b.version}
-    assert changed == {"g/High", "g/Many", "g/Derived", "f/Many", "f/Third"}
+    assert changed == {"g/High", "g/Many", "g/Derived", "g/Calm", "f/Many", "f/Third"}
     after, _ = check(spark, settings, RULES.replace("WHERE n > 2", "WHERE n > 5"))
     changed = {a.name for a, b in zip(after, before, strict=True) if a.version != b.version}
     assert changed == {"f/Many", "f/Third"}

@@ -96,9 +96,7 @@ class RuleStreams:
         """The rule with the streams that it reads, each of which has a view then."""
         if rule.revision_streams or rule.event_streams:
             return self._complete_stored(rule)
-        queries = list_queries(rule.spec)
-        if rule.spec.expr is not None:
-            queries["expr",] = rule.spec.expr
+        queries = {**list_queries(rule.spec), **_list_own_queries(rule)}
         rule, problems = self._complete_events(rule, queries)
         if not problems:
             rule, problems = self._complete_alerts(rule)
@@ -110,8 +108,7 @@ class RuleStreams:
 
     def complete_events_of_expr(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """The rule with the event streams that its events follow from."""
-        expr = rule.spec.expr
-        return self._complete_events(rule, {} if expr is None else {("expr",): expr})
+        return self._complete_events(rule, _list_own_queries(rule))
 
     def _complete_stored(self, rule: Rule) -> tuple[Rule, list[Problem]]:
         """A rule that brings the streams that it reads, with those that were checked since."""
@@ -308,3 +305,9 @@ class RuleStreams:
         problems = self._derived.check(selected, streams, event_streams)
         self.has_failed = self.has_failed or has_errors(problems)
         return problems
+
+
+def _list_own_queries(rule: Rule) -> dict[tuple[str | int, ...], str]:
+    """The query that the events of a rule follow from, by its key."""
+    (query,) = list_event_queries(rule)
+    return {("stream" if rule.spec.expr is None else "expr",): query}

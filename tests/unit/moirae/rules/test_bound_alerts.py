@@ -1,6 +1,12 @@
 import pytest
 
-from moirae.rules.bound_alerts import find_bound_alerts, find_bound_rules, reads_alerts
+from moirae.rules.bound_alerts import (
+    find_alert_readers,
+    find_bound_alerts,
+    find_bound_rules,
+    reads_alerts,
+)
+from moirae.rules.model import AlertSpec
 from recall.query import Unsupported
 from tests.unit.moirae.rules.test_event_names import rules
 
@@ -46,3 +52,14 @@ def test_alerts_are_read_through_derived_streams() -> None:
     assert reads_alerts(reader)
     assert find_bound_alerts(reader) == {"g/A"}
     assert not reads_alerts(other)
+
+
+def test_contexts_that_name_alerts_are_found() -> None:
+    (rule,) = rules("g", R="SELECT ts FROM cpu")
+    contexts = {"near": {"sql": "SELECT rule FROM alerts", "within": "1m"}}
+    own = {"own": {"sql": "SELECT event.ts AS ts"}}
+    spec = AlertSpec.model_validate(
+        {"alert": "R", "expr": "SELECT ts FROM cpu", "context": {**contexts, **own}}
+    )
+    assert find_alert_readers(spec) == {"near"}
+    assert find_alert_readers(rule.spec) == frozenset()
