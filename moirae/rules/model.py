@@ -94,7 +94,8 @@ class AlertSpec(ConfigModel):
         default=None,
         description=(
             "Spark SQL whose rows are events. Select the event time AS ts; the other columns "
-            "are attributes of the event."
+            "are attributes of the event. It reads streams, relations, derived streams, the events "
+            "of other rules (events.NAME) and alerts of rules that it names."
         ),
     )
     external: Flag = Field(
