@@ -6,7 +6,6 @@ the code has broken existing workspaces.
 """
 
 import json
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +20,11 @@ from tests.compatibility.workspace import (
     answers,
     bring_more,
     compact_with_kills,
+    holds,
+    lasting,
     public_folder,
     restore,
+    rows_by_id,
     run_all,
     running_database,
     unpack,
@@ -30,10 +32,6 @@ from tests.compatibility.workspace import (
 
 _HERE = Path(__file__).parent
 _PACKAGES = sorted(folder.parent.name for folder in _HERE.glob("v*/workspace.tar.xz"))
-
-# Of recalls: how often an answer was revised depends on wall-clock time, and late rows count as changes in
-# what was read.
-_BY_THE_CLOCK = ("revision", "coverage", "estimates")
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -114,48 +112,12 @@ def _run(process: Commands, commands: Mapping[str, Sequence[str]]) -> dict[str, 
     return dict(zip(commands, run_all(process, list(commands.values())), strict=True))
 
 
-def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by what they are about, in the order of the export. Two recalls of an event have hits of
-    the same ranks.
-    """
-    rows_by_id: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        rows_by_id.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
-    return rows_by_id
-
-
-def _holds(actual: Any, expected: Any) -> bool:
-    """Whether all that is expected is found. Keys may have been added. Fractions are compared to
-    nine digits: the last ones hang on the order of summing.
-    """
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        return all(
-            name in actual and _holds(actual[name], value) for name, value in expected.items()
-        )
-    if isinstance(expected, list) and isinstance(actual, list):
-        return len(expected) == len(actual) and all(map(_holds, actual, expected))
-    if isinstance(expected, float) and isinstance(actual, float):
-        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(actual == expected)
-
-
-def _lasting(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What must come out the same whenever and however often it is computed."""
-    if kind != "recalls":
-        return dict(row)
-    fields = {name: value for name, value in row.items() if name not in _BY_THE_CLOCK}
-    fields["answer"] = [
-        {name: value for name, value in hit.items() if name != "corpus"} for hit in row["answer"]
-    ]
-    return fields
-
-
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_exports_are_as_before(opened: Opened, now: Results, kind: str) -> None:
-    expected, actual = _by_id(opened.before[kind], kind), _by_id(now.answers[kind], kind)
+    expected, actual = rows_by_id(opened.before[kind], kind), rows_by_id(now.answers[kind], kind)
     assert actual.keys() == expected.keys()
     for name, rows in expected.items():
-        assert _holds(actual[name], rows), (actual[name], rows)
+        assert holds(actual[name], rows), (actual[name], rows)
 
 
 def test_rules_keep_their_versions(opened: Opened, now: Results) -> None:
@@ -213,12 +175,12 @@ def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: s
     """New rows are judged, compared and asked about as by the version of then; what was there has
     not changed.
     """
-    expected = _by_id(opened.before[kind], kind) | _by_id(opened.after[kind], kind)
-    actual = _by_id(later.answers[kind], kind)
+    expected = rows_by_id(opened.before[kind], kind) | rows_by_id(opened.after[kind], kind)
+    actual = rows_by_id(later.answers[kind], kind)
     assert actual.keys() == expected.keys()
     for name, rows in expected.items():
-        lasting = [_lasting(row, kind) for row in rows]
-        assert _holds(actual[name], lasting), (actual[name], rows)
+        expected_rows = [lasting(row, kind) for row in rows]
+        assert holds(actual[name], expected_rows), (actual[name], rows)
 
 
 @pytest.mark.slow

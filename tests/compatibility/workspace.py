@@ -6,6 +6,7 @@ internal modules.
 """
 
 import json
+import math
 import os
 import random
 import shutil
@@ -15,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ _COUNTERS = (
     "expired",
     "rows",
 )
+# Of recalls: how often an answer was revised depends on wall-clock time, and late rows count as changes in
+# what was read.
+_BY_THE_CLOCK = ("revision", "coverage", "estimates")
 # Under `home`, not packed: the database is dumped instead, the others are scratch folders of Spark.
 _NOT_PACKED = {"postgresql", "warehouse", "warehouse-recall"}
 # In the package this stands for the workspace's folder. Two kinds of files under `home` hold
@@ -102,6 +106,45 @@ def answers(process: Commands) -> dict[str, Any]:
         ),
         "chunks": [[chunk["id"], chunk["state"], chunk["rows"]] for chunk in chunks],
     }
+
+
+# Comparison
+
+
+def rows_by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Rows by what they are about, in the order of the export. Two recalls of an event have hits of
+    the same ranks.
+    """
+    rows_by_id: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        rows_by_id.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
+    return rows_by_id
+
+
+def holds(actual: Any, expected: Any) -> bool:
+    """Whether all that is expected is found. Keys may have been added. Fractions are compared to
+    nine digits: the last ones hang on the order of summing.
+    """
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return all(
+            name in actual and holds(actual[name], value) for name, value in expected.items()
+        )
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(holds, actual, expected))
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(actual == expected)
+
+
+def lasting(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What must come out the same whenever and however often it is computed."""
+    if kind != "recalls":
+        return dict(row)
+    fields = {name: value for name, value in row.items() if name not in _BY_THE_CLOCK}
+    fields["answer"] = [
+        {name: value for name, value in hit.items() if name != "corpus"} for hit in row["answer"]
+    ]
+    return fields
 
 
 # Database

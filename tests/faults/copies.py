@@ -13,6 +13,7 @@ from tests.parent import end_with_parent
 _COPIES = multiprocessing.get_context("forkserver")
 _MODULES = (
     "changing",
+    "compacting",
     "copied_process",
     "notifying",
     "numbering",
