@@ -184,6 +184,17 @@ CREATE TABLE summaries (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Bytes on disk by kind, as measured last: `columns` and `place` by stream and chunk; `summaries`, `log` and
+-- `superseded` by stream; `derived`, `events`, `contexts`, `revisions`, `indexes` and `database` in all.
+CREATE TABLE stored_bytes (
+    kind text NOT NULL,
+    stream text NOT NULL DEFAULT '',
+    chunk integer NOT NULL DEFAULT -1,
+    bytes bigint NOT NULL,
+    measured_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (kind, stream, chunk)
+);
+
 -- Streams whose files are rewritten for changed columns; their input waits. A row is deleted when
 -- the rewritten files are committed.
 CREATE TABLE column_rewrites (

@@ -57,6 +57,7 @@ from archiver.delta.schema import (
     EarlierDeclaration,
     StreamSchema,
 )
+from archiver.delta.stored_bytes import TableBytes, TableMeasurement
 from archiver.delta.table import RewriteFunction, StreamTable
 from archiver.delta.table_version import (
     Commit,
@@ -74,7 +75,9 @@ __all__ = [
     "read_commits",
     "list_tables",
     "TableVersion",
+    "TableBytes",
     "TableKind",
+    "TableMeasurement",
     "RowIds",
     "Commit",
     "ArchiveTable",

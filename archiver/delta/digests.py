@@ -2,7 +2,8 @@
 
 A changed byte may decode to another value; only the digest shows it. Of a stream's file the commit
 also holds the digest of the identities of its rows (`archiver.delta.row_ids`), so that a backup
-need not decode it. Files of other programs and of earlier versions have none.
+need not decode it, and how many of its bytes are not the user's columns. Files of other programs
+and of earlier versions have none.
 """
 
 import hashlib
@@ -21,14 +22,18 @@ from archiver.delta.row_ids import RowIds
 
 _DIGEST_TAG = "moirae.sha256"
 _IDS_TAG = "moirae.ids"
+_PLACE_TAG = "moirae.place"
 
 
 @dataclass(frozen=True)
 class FileDigests:
-    """What a log holds of its files, by path: digests, and the identities of the rows."""
+    """What a log holds of its files, by path: digests, the identities of the rows, and the bytes
+    that are not the user's columns.
+    """
 
     files: Mapping[str, str]
     rows: Mapping[str, RowIds]
+    place_bytes: Mapping[str, int]
 
 
 def make_tags(file: DataFile) -> dict[str, str]:
@@ -38,6 +43,8 @@ def make_tags(file: DataFile) -> dict[str, str]:
         tags[_DIGEST_TAG] = file.digest
     if file.ids is not None:
         tags[_IDS_TAG] = file.ids
+    if file.place_bytes is not None:
+        tags[_PLACE_TAG] = str(file.place_bytes)
     return tags
 
 
@@ -67,12 +74,15 @@ def parse_digests(log_files: Mapping[str, bytes]) -> FileDigests:
     """
     files: dict[str, str] = {}
     rows: dict[str, RowIds] = {}
+    place_bytes: dict[str, int] = {}
     for path, tags in _read_tags(log_files):
         if _DIGEST_TAG in tags:
             files[path] = tags[_DIGEST_TAG]
         if _IDS_TAG in tags:
             rows[path] = RowIds.parse_tag(tags[_IDS_TAG])
-    return FileDigests(files, rows)
+        if _PLACE_TAG in tags:
+            place_bytes[path] = int(tags[_PLACE_TAG])
+    return FileDigests(files, rows, place_bytes)
 
 
 def _read_tags(log_files: Mapping[str, bytes]) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -27,6 +27,7 @@ class DataFile:
     `is_foreign`: another program appended its rows. They are history only: no events come of them,
     and the ledger does not count them. `digest`: of a file that was just written; else the log has
     it, see `archiver.delta.digests`. `ids`: of its rows, see `RowIds.tag`; None: not known.
+    `place_bytes`: those of `bytes` that are not the user's columns, of a file that was just written.
     """
 
     path: str
@@ -38,6 +39,7 @@ class DataFile:
     is_foreign: bool = False
     digest: str | None = None
     ids: str | None = None
+    place_bytes: int | None = None
 
     @property
     def has_exact_bounds(self) -> bool:

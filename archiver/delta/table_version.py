@@ -42,8 +42,8 @@ class Commit:
 class TableVersion:
     """A version of a table. `number`: up to where it holds its source; 0: it counts nothing.
 
-    `files`: the bytes of its data files by path. `digests` and `row_ids`: of those whose commit
-    holds them.
+    `files`: the bytes of its data files by path. `digests`, `row_ids` and `place_bytes` (those that
+    are not the user's columns): of those whose commit holds them.
     `log_files`: its log by path, without files that readers do not need. All paths are relative to
     the table.
     """
@@ -54,6 +54,7 @@ class TableVersion:
     files: Mapping[str, int]
     digests: Mapping[str, str]
     row_ids: Mapping[str, RowIds]
+    place_bytes: Mapping[str, int]
     log_files: Mapping[str, bytes]
 
 
@@ -121,6 +122,7 @@ def read_version(table: ArchiveTable, version: int) -> TableVersion:
         files=files,
         digests={path: digest for path, digest in digests.files.items() if path in files},
         row_ids={path: ids for path, ids in digests.rows.items() if path in files},
+        place_bytes={path: size for path, size in digests.place_bytes.items() if path in files},
         log_files=log_files,
     )
 

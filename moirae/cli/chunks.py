@@ -20,6 +20,7 @@ from moirae.cli.remote import RemoteTyper, open_services
 
 app = RemoteTyper(help="Inspect the chunks of the archive.", no_args_is_help=True)
 
+_SIZES = ("bytes", "columns", "place")
 _STREAM_COLUMNS = ("stream", "rows", "files", "bytes", "oldest", "newest")
 
 
@@ -62,4 +63,8 @@ def show(
 
 
 def _format_row(row: Mapping[str, Any]) -> Iterable[Any]:
-    return {**row, "bytes": format_size(row["bytes"])}.values()
+    sizes: dict[str, str] = {}
+    for name in _SIZES:
+        if name in row:
+            sizes[name] = "" if row[name] is None else format_size(row[name])
+    return {**row, **sizes}.values()

@@ -13,6 +13,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    format_size,
     format_time,
     get_first_line,
     print_json,
@@ -22,7 +23,7 @@ from moirae.cli.options import (
 )
 from moirae.cli.pages import make_query
 from moirae.cli.remote import open_services, uses_server
-from moirae.config import load_settings_from_environment
+from moirae.config import format_duration, load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import keep_exit_code
 from moirae.runtime.storage import measure_disk_space
@@ -150,6 +151,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
             f"contexts of {rule}: {count:,} truncated at {EventContexts.MAX_ROWS:,} rows "
             "(see `moirae events show`)"
         )
+    yield from _summarize_storage(report["storage"])
     backups = summarize_backups(report)
     if backups is not None:
         yield backups
@@ -167,6 +169,23 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
             f"index of {index['rule']} ({', '.join(index['contexts'])}): "
             f"{index['written']:,} of {index['events']:,} events written"
         )
+
+
+def _summarize_storage(storage: Mapping[str, Any]) -> Iterator[str]:
+    """What the workspace takes on disk by kind, and what each stream takes; none if not measured."""
+    kinds = {kind: size for kind, size in storage["kinds"].items() if size}
+    if storage["measured_at"] is None:
+        return
+    parts = ", ".join(f"{format_size(size)} {kind}" for kind, size in kinds.items())
+    yield f"storage: {format_size(sum(kinds.values()))}: {parts}"
+    for stream in storage["streams"]:
+        if stream["bytes_per_day"] is None:
+            continue
+        line = f"storage of {stream['stream']}: {format_size(round(stream['bytes_per_day']))} a day"
+        if stream["keep_bytes"] is not None:
+            keep = format_duration(timedelta(seconds=stream["keep_seconds"]))
+            line += f", {format_size(stream['keep_bytes'])} in the {keep} that are kept"
+        yield line
 
 
 def format_overload(queue: Mapping[str, Any]) -> str:

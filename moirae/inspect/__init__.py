@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from moirae.inspect.set_aside import describe_subject, list_set_aside
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
+    from moirae.inspect.stored_bytes import describe_stored_bytes
     from moirae.inspect.stream_rows import read_stream_rows
     from moirae.inspect.stream_sample import StreamSample, read_sample
     from moirae.inspect.timeline import MissingSeries, Timeline, load_timeline
@@ -80,6 +81,7 @@ __all__ = [
     "describe_lost_verdicts",
     "describe_rewrites",
     "describe_rewritten_files",
+    "describe_stored_bytes",
     "describe_subject",
     "explain_rule",
     "find_changed_declarations",
@@ -141,6 +143,7 @@ _MODULES = {
     "rows_ahead": ("summarize_rows_ahead",),
     "set_aside": ("describe_subject", "list_set_aside"),
     "inference": ("ProposedStream", "propose_stream"),
+    "stored_bytes": ("describe_stored_bytes",),
     "stream_sample": ("StreamSample", "read_sample"),
     "stream_rows": ("read_stream_rows",),
     "timeline": ("MissingSeries", "Timeline", "load_timeline"),

@@ -283,6 +283,38 @@ class LostVerdictStatus(TypedDict):
     reason: str
 
 
+class StreamBytes(TypedDict):
+    """The bytes of a stream by kind, see `docs/reference/status.md`.
+
+    `bytes_per_day`: of its rows, for a day of event time, lately; null: no chunk is closed.
+    `keep_seconds`: its retention; null: no end. `keep_bytes`: what its rows and summaries will take
+    by then at this rate.
+    """
+
+    stream: str
+    kinds: Mapping[str, int]
+    bytes_per_day: float | None
+    keep_seconds: float | None
+    keep_bytes: int | None
+
+
+class DayBytes(TypedDict):
+    """The bytes of the rows of a stream in closed chunks, of one day of event time."""
+
+    stream: str
+    day: str
+    bytes: int
+
+
+class StoredBytesStatus(TypedDict):
+    """What the workspace takes on disk. `measured_at`: null: not measured yet."""
+
+    measured_at: datetime | None
+    kinds: Mapping[str, int]
+    streams: Sequence[StreamBytes]
+    days: Sequence[DayBytes]
+
+
 class StatusReport(TypedDict):
     """The status of a workspace."""
 
@@ -318,3 +350,4 @@ class StatusReport(TypedDict):
     damaged_files: Sequence[DamagedFileStatus]
     maintenance_errors: Sequence[MaintenanceErrorStatus]
     disks: Sequence[Mapping[str, Any]]
+    storage: StoredBytesStatus

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sql
@@ -26,6 +26,7 @@ from moirae.inspect.report import SetAsideStatus
 from moirae.inspect.restarts import describe_exit, list_restarts
 from moirae.inspect.rows_ahead import describe_rows_ahead
 from moirae.inspect.set_aside import find_set_aside_problem, list_set_aside
+from moirae.inspect.stored_bytes import describe_stored_bytes
 from moirae.inspect.topics import (
     find_topic_problems,
     list_source_errors,
@@ -59,11 +60,12 @@ def collect_status(
     storage: StorageRoot,
     disks: Sequence[DiskSpace] = (),
     backup: BackupSettings | None = None,
+    keep: Mapping[str, timedelta | None] | None = None,
 ) -> dict[str, Any]:
     """All that `moirae status -o json` shows, except problems and warnings.
 
     docs/reference/status.md describes the fields. `storage`: the archive. `backup`: the schedule of
-    backups.
+    backups. `keep`: the retention of each stream.
     """
     catalog = Catalog(connection)
     rule_files = RuleFileGateway(connection).get_state()
@@ -122,6 +124,7 @@ def collect_status(
         "damaged_files": list(map(asdict, FileCheckGateway(connection).list_problems())),
         "maintenance_errors": list(map(asdict, ChunkGateway(connection).list_errors())),
         "disks": [disk.to_json() for disk in disks],
+        "storage": describe_stored_bytes(connection, keep or {}),
     }
 
 

@@ -75,6 +75,7 @@ from moirae.live.sources import (
     TopicReaders,
 )
 from moirae.live.spark_start import start_spark
+from moirae.live.stored_bytes import run_measurements
 from moirae.live.stream_renames import rename_streams
 from moirae.live.unit_failures import UnitFailures
 from moirae.live.unread_input import UnreadInputRecorder
@@ -282,6 +283,7 @@ def build_live_process(
     ]
     if not drain:
         start_daemon(partial(run_file_checks, settings, stop), "check files")
+    start_daemon(partial(run_measurements, settings, stop), "measure bytes")
     return LiveProcess(
         role=role,
         lock=lock,

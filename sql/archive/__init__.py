@@ -22,6 +22,7 @@ from sql.archive.retention import RetentionGateway
 from sql.archive.set_aside import SetAsideGateway, SetAsideRow, Subject, SubjectKind
 from sql.archive.skipped_records import SkippedRecordsGateway, SkippedRow
 from sql.archive.source_tables import read_source_table
+from sql.archive.stored_bytes import ALL_CHUNKS, StoredBytesGateway, StoredBytesRow
 from sql.archive.stream_renames import StreamRename, StreamRenameGateway
 from sql.archive.streams import ProgressRow, StreamGateway
 from sql.archive.summaries import SummaryGateway, SummaryRow
@@ -38,6 +39,7 @@ from sql.archive.units import (
 from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
 
 __all__ = [
+    "ALL_CHUNKS",
     "ChunkGateway",
     "ColumnRewriteGateway",
     "ColumnRewriteRow",
@@ -75,6 +77,8 @@ __all__ = [
     "StreamGateway",
     "StreamRename",
     "StreamRenameGateway",
+    "StoredBytesGateway",
+    "StoredBytesRow",
     "SummaryGateway",
     "SummaryRow",
     "Subject",

@@ -107,6 +107,7 @@ MODULES_BY_TEST = {
     "integration/test_database.py": """
         moirae.runtime.database moirae.runtime.roles
         moirae.cli.processes""",
+    "integration/test_stored_bytes.py": "archiver.delta.stored_bytes moirae.live.stored_bytes sql.archive.stored_bytes",
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder moirae.history.engines""",
     "integration/test_evaluation.py": """

@@ -6,6 +6,7 @@ version, and how the identity of a row is computed from the others.
 
 from archiver.delta.data_files.rows import (
     cast_to_fields,
+    count_place_bytes,
     split_by_chunk,
     with_chunk_column,
     write_rows,
@@ -20,6 +21,7 @@ __all__ = [
     "TableFiles",
     "append_number",
     "cast_to_fields",
+    "count_place_bytes",
     "split_by_chunk",
     "with_chunk_column",
     "write_rows",

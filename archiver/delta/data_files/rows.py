@@ -1,6 +1,6 @@
 """Layout of data files: small and fast to write when rows arrive, clustered where they stay."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from archiver.delta.data_files.encodings import (
     choose_encodings,
     compression_options,
 )
+from archiver.delta.data_files.settled_places import KeptPlaces
 from archiver.delta.declarations import decode_declarations, encode_declarations
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, LINE_COLUMN, StreamSchema
 
@@ -35,6 +36,8 @@ _ROW_GROUP_SIZE = 65_536
 _VERSION_KEY = "moirae.format"
 _VERSION = "2"
 _DECLARATIONS_KEY = "moirae.declarations"
+# Which rows of a compact file keep their lines, see `KeptPlaces`.
+_PLACES_KEY = "moirae.places"
 # Columns that are left out of a file if they are NULL in all of its rows.
 _OPTIONAL_COLUMNS = (*IDENTITY_COLUMNS, LINE_COLUMN)
 
@@ -53,6 +56,9 @@ def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, layout: Layout)
     if layout == "compact":
         options = compression_options(choose_encodings(rows))
     metadata = {_VERSION_KEY: _VERSION, _DECLARATIONS_KEY: encode_declarations(schema)}
+    places = KeptPlaces.of(rows) if LINE_COLUMN in rows.column_names else None
+    if places is not None:
+        metadata[_PLACES_KEY] = places.to_text()
     _write(rows, path, _ROW_GROUP_SIZE, metadata, write_statistics=list(cluster_columns), **options)
 
 
@@ -65,6 +71,22 @@ def _write(
             writer.add_key_value_metadata(dict(metadata))
 
 
+def count_place_bytes(path: Path, columns: Collection[str]) -> int:
+    """The bytes of a local file that are not those of the user's `columns`: metadata included.
+
+    Raises `OSError` and `pa.ArrowException`.
+    """
+    size = path.stat().st_size
+    metadata = pq.read_metadata(path)
+    for number in range(metadata.num_row_groups):
+        row_group = metadata.row_group(number)
+        for position in range(row_group.num_columns):
+            column = row_group.column(position)
+            if column.path_in_schema in columns:
+                size -= column.total_compressed_size
+    return int(size)
+
+
 def read_file_schema(file: pq.ParquetFile, schema: StreamSchema) -> StreamSchema | None:
     """The declarations under which the rows of a file have their identities.
 
@@ -74,6 +96,12 @@ def read_file_schema(file: pq.ParquetFile, schema: StreamSchema) -> StreamSchema
     if text is None:
         return None
     return decode_declarations(replace(schema, measured=()), text.decode())
+
+
+def read_kept_places(file: pq.ParquetFile) -> KeptPlaces | None:
+    """Which rows of a file keep their lines; None: the file does not say."""
+    text = (file.metadata.metadata or {}).get(_PLACES_KEY.encode())
+    return None if text is None else KeptPlaces.parse(text)
 
 
 def stores_some_identities(file: pq.ParquetFile) -> bool:

@@ -23,7 +23,9 @@ from archiver.delta.data_files.identities import (
 from archiver.delta.data_files.rows import (
     Layout,
     cast_to_fields,
+    count_place_bytes,
     read_file_schema,
+    read_kept_places,
     split_by_chunk,
     stores_some_identities,
     write_rows,
@@ -37,6 +39,8 @@ from archiver.delta.files import (
     COMPACT_MARK,
     UNCLUSTERED_PREFIX,
     DataFile,
+    is_compact,
+    is_unclustered,
     is_written_by_moirae,
 )
 from archiver.delta.identity import (
@@ -148,6 +152,21 @@ class TableFiles:
             )
         return replace(file, ids=ids.tag)
 
+    def is_small(self, path: str, settled_places: SettledPlaces) -> bool:
+        """Whether a clustered file cannot be written in less space now.
+
+        It is compact, or rows need their lines as they did when it was written.
+        """
+        if is_compact(path):
+            return True
+        if is_unclustered(path) or not is_written_by_moirae(path):
+            return False
+        try:
+            places = read_kept_places(pq.ParquetFile(self.storage.open_data_file(path)))
+        except (OSError, pa.ArrowException):
+            return False  # who rewrites it says what is wrong
+        return places is not None and not settled_places.settles(places)
+
     def _find_row_ids(self, file: DataFile) -> RowIds:
         return self.read_row_ids(file.path) if file.ids is None else RowIds.parse_tag(file.ids)
 
@@ -184,11 +203,21 @@ class TableFiles:
             write_rows(self.schema, rows, local_path, layout)
             size = local_path.stat().st_size
             digest = compute_digest(local_path)
+            place_bytes = count_place_bytes(local_path, self.schema.columns)
         oldest = newest = 0
         if has_times:
             ts = micros_column(rows, self.schema.time)
             oldest, newest = int(ts.min()), int(ts.max())
-        return DataFile(path, chunk, len(rows), size, oldest, newest, digest=digest)
+        return DataFile(
+            path,
+            chunk,
+            len(rows),
+            size,
+            oldest,
+            newest,
+            digest=digest,
+            place_bytes=place_bytes,
+        )
 
     def _read_stored(self, files: Sequence[DataFile]) -> pa.Table:
         """All columns of files; identities that they do not store are NULL."""

@@ -23,6 +23,7 @@ from moirae.inspect import (
     DEAD_LETTER_COUNTERS,
     StateReport,
     collect_state,
+    describe_stored_bytes,
     list_incomplete_rules,
     list_set_aside,
 )
@@ -89,6 +90,7 @@ def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
     yield from _collect_counts(connection)
     yield from _collect_backups(connection)
     yield _count_maintenance_errors(connection)
+    yield from _collect_stored_bytes(connection)
     yield from merge_metrics(ProcessGateway(connection).list_metrics())
 
 
@@ -138,6 +140,34 @@ def _count_maintenance_errors(connection: sql.Connection) -> Metric:
     for task, count in tasks.items():
         errors.add_metric([task], count)
     return errors
+
+
+def _collect_stored_bytes(connection: sql.Connection) -> Iterator[Metric]:
+    """What the workspace takes on disk; nothing before it was measured."""
+    storage = describe_stored_bytes(connection, {})
+    if storage["measured_at"] is None:
+        return
+    sizes = GaugeMetricFamily("moirae_stored_bytes", "Bytes on disk by kind.", labels=["kind"])
+    for kind, size in storage["kinds"].items():
+        sizes.add_metric([kind], size)
+    of_streams = GaugeMetricFamily(
+        "moirae_stream_stored_bytes",
+        "Bytes on disk of a stream by kind.",
+        labels=["stream", "kind"],
+    )
+    rates = GaugeMetricFamily(
+        "moirae_stream_stored_bytes_per_day",
+        "Bytes that the rows of a day of event time take, over the newest closed chunks.",
+        labels=["stream"],
+    )
+    for stream in storage["streams"]:
+        for kind, size in stream["kinds"].items():
+            of_streams.add_metric([stream["stream"], kind], size)
+        if stream["bytes_per_day"] is not None:
+            rates.add_metric([stream["stream"]], stream["bytes_per_day"])
+    yield sizes
+    yield of_streams
+    yield rates
 
 
 def _collect_restarts(connection: sql.Connection, state: StateReport) -> Iterator[Metric]:

@@ -23,7 +23,13 @@ from moirae.services.models import (
     parse_number,
 )
 from moirae.services.operation import operation
-from sql.archive import DeadLetterGateway, DeadLetterRow, StreamGateway, UnitGateway
+from sql.archive import (
+    DeadLetterGateway,
+    DeadLetterRow,
+    StoredBytesGateway,
+    StreamGateway,
+    UnitGateway,
+)
 
 if TYPE_CHECKING:
     from archiver.chunks import ChunkRecord
@@ -118,11 +124,17 @@ ChunkSummary = TypedDict(
         "rows": int,
         "files": int,
         "bytes": int,
+        "columns": int | None,
+        "place": int | None,
         "clustered": bool,
         "version": int,
     },
 )
-"""A chunk: its range of event time, its state, and its size over all streams."""
+"""A chunk: its range of event time, its state, and its size over all streams.
+
+`columns`, `place`: the bytes of the user's columns and those of the archive, as measured last; null:
+not measured yet.
+"""
 
 
 @dataclass(frozen=True)
@@ -247,10 +259,11 @@ def list_chunks(workspace: "LocalWorkspace", query: ChunkQuery) -> ChunkPage:
         records = [record for record in records if record.chunk.id > cursor[0]]
     records = records[: query.limit]
     files_by_stream = [table.files_by_chunk() for table in _open_stream_tables(workspace)]
+    measured = StoredBytesGateway(workspace.connection).sum_by_chunk()
     chunks = []
     for record in records:
         chunk_files = (files.get(record.chunk.id) for files in files_by_stream)
-        chunks.append(_summarize_chunk(record, filter(None, chunk_files)))
+        chunks.append(_summarize_chunk(record, filter(None, chunk_files), measured))
     following = next_cursor(chunks, query.limit, lambda chunk: (chunk["id"],))
     return ChunkPage(chunks, following, len(all_records) if query.count else None)
 
@@ -270,7 +283,11 @@ def show_chunk(workspace: "LocalWorkspace", chunk: int) -> ChunkDetails:
         if files is not None:
             files_by_stream[table.schema.name] = files
     return ChunkDetails(
-        _summarize_chunk(record, files_by_stream.values()),
+        _summarize_chunk(
+            record,
+            files_by_stream.values(),
+            StoredBytesGateway(workspace.connection).sum_by_chunk(),
+        ),
         list(starmap(_describe_chunk_stream, files_by_stream.items())),
         record.completed_versions,
     )
@@ -421,8 +438,11 @@ def _describe_identity(schema: "StreamSchema") -> str:
 
 
 def _summarize_chunk(
-    record: "ChunkRecord", files_of_streams: "Iterable[ChunkFiles]"
+    record: "ChunkRecord",
+    files_of_streams: "Iterable[ChunkFiles]",
+    measured: Mapping[tuple[str, int], int],
 ) -> ChunkSummary:
+    """`measured`: bytes by kind and chunk."""
     from archiver.times import optional_datetime
 
     row_count = 0
@@ -440,6 +460,8 @@ def _summarize_chunk(
         "rows": row_count,
         "files": file_count,
         "bytes": byte_count,
+        "columns": measured.get(("columns", record.chunk.id)),
+        "place": measured.get(("place", record.chunk.id)),
         "clustered": record.is_clustered,
         "version": record.version,
     }

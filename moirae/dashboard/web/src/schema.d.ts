@@ -2992,6 +2992,10 @@ export interface components {
             files: number;
             /** Bytes */
             bytes: number;
+            /** Columns */
+            columns: number | null;
+            /** Place */
+            place: number | null;
             /** Clustered */
             clustered: boolean;
             /** Version */
@@ -3144,6 +3148,20 @@ export interface components {
              * Format: date-time
              */
             checked_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * DayBytes
+         * @description The bytes of the rows of a stream in closed chunks, of one day of event time.
+         */
+        DayBytes: {
+            /** Stream */
+            stream: string;
+            /** Day */
+            day: string;
+            /** Bytes */
+            bytes: number;
         } & {
             [key: string]: unknown;
         };
@@ -5380,6 +5398,24 @@ export interface components {
             newest_first: boolean;
         };
         /**
+         * StoredBytesStatus
+         * @description What the workspace takes on disk. `measured_at`: null: not measured yet.
+         */
+        StoredBytesStatus: {
+            /** Measured At */
+            measured_at: string | null;
+            /** Kinds */
+            kinds: {
+                [key: string]: number;
+            };
+            /** Streams */
+            streams: components["schemas"]["StreamBytes"][];
+            /** Days */
+            days: components["schemas"]["DayBytes"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * StoredEventRow
          * @description An event. `ts`: event time; `at`: when it was stored. `past`: found in history.
          */
@@ -5435,6 +5471,30 @@ export interface components {
             helps: boolean;
             /** Author */
             author: string;
+        };
+        /**
+         * StreamBytes
+         * @description The bytes of a stream by kind, see `docs/reference/status.md`.
+         *
+         *     `bytes_per_day`: of its rows, for a day of event time, lately; null: no chunk is closed.
+         *     `keep_seconds`: its retention; null: no end. `keep_bytes`: what its rows and summaries will take
+         *     by then at this rate.
+         */
+        StreamBytes: {
+            /** Stream */
+            stream: string;
+            /** Kinds */
+            kinds: {
+                [key: string]: number;
+            };
+            /** Bytes Per Day */
+            bytes_per_day: number | null;
+            /** Keep Seconds */
+            keep_seconds: number | null;
+            /** Keep Bytes */
+            keep_bytes: number | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * StreamRecords
@@ -5938,6 +5998,7 @@ export interface components {
             disks: {
                 [key: string]: unknown;
             }[];
+            storage: components["schemas"]["StoredBytesStatus"];
             /** Problems */
             problems: string[];
             /** Warnings */

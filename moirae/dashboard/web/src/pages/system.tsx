@@ -48,6 +48,7 @@ function StatusCards() {
       <TopicCard status={status.data} />
       <InputCard status={status.data} />
       <ClockCard status={status.data} />
+      <StorageCard storage={status.data.storage} />
     </>
   );
 }
@@ -107,6 +108,41 @@ function describeIngest({ batch, engine, rows_per_second, tasks, executors, batc
   const spread = tasks ? `, ${formatCount(tasks, "task")} on ${formatCount(executors, "executor")}` : "";
   const counts = Object.entries(batches).map(([name, count]) => `${count.toLocaleString("en")} ${name}`);
   return `Ingest: batch ${batch.toLocaleString("en")} by engine ${engine}, ${rate} rows/s${spread} (batches: ${counts.join(", ")})`;
+}
+
+/** What the workspace takes on disk by kind, and what the retention of each stream will take. */
+function StorageCard({ storage }: { storage: Status["storage"] }) {
+  const kinds = Object.entries(storage.kinds).filter(([, size]) => size > 0);
+  const total = kinds.reduce((sum, [, size]) => sum + size, 0);
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">Storage{storage.measured_at ? ` (${formatBytes(total)})` : ""}</CardTitle>
+      <CardBody>
+        {!storage.measured_at && <p className="note">Not measured yet: the live process does it every five minutes.</p>}
+        {storage.measured_at && (
+          <>
+            <DataTable label="Bytes by kind" columns={["Kind", "Size"]} rows={kinds.map(([kind, size]) => [kind, formatBytes(size)])} />
+            <DataTable
+              label="Bytes by stream"
+              columns={["Stream", "Columns", "Place", "Summaries", "A day", "Kept for", "Kept in all"]}
+              rows={storage.streams.map((stream) => [
+                stream.stream,
+                formatBytes(stream.kinds.columns ?? 0),
+                formatBytes(stream.kinds.place ?? 0),
+                formatBytes(stream.kinds.summaries ?? 0),
+                stream.bytes_per_day === null ? "–" : formatBytes(stream.bytes_per_day),
+                stream.keep_seconds === null ? "no end" : formatDuration(stream.keep_seconds * 1_000),
+                stream.keep_bytes === null ? "–" : formatBytes(stream.keep_bytes),
+              ])}
+            />
+            <p className="note">
+              Measured <Time value={storage.measured_at} brief />
+            </p>
+          </>
+        )}
+      </CardBody>
+    </Card>
+  );
 }
 
 /** Open recalls with their tickets; the share of the worker is that of the tickets. */
