@@ -13,7 +13,6 @@ from archiver.delta import (
     SettledPlaces,
     StreamTable,
     TableFiles,
-    is_compact,
 )
 from archiver.errors import CommitConflict
 
@@ -46,9 +45,11 @@ class Compaction:
     def plan(self, closed_chunks: Collection[int]) -> list[CompactionStep]:
         """What is left to do, the newest chunks first."""
         steps: list[CompactionStep] = []
-        for table in self._tables.values():
+        settled_places = self._load_places()
+        for name, table in self._tables.items():
             table.refresh()
-            steps += _plan_table(table, closed_chunks)
+            places = settled_places.get(name, NOTHING_SETTLED)
+            steps += _plan_table(table, closed_chunks, places)
         return sorted(steps, key=lambda step: (-step.chunk, step.stream))
 
     def run(self, step: CompactionStep) -> int:
@@ -67,19 +68,21 @@ class Compaction:
         return before - _count_bytes(table, step.chunk)
 
 
-def _plan_table(table: StreamTable, closed_chunks: Collection[int]) -> Iterator[CompactionStep]:
+def _plan_table(
+    table: StreamTable, closed_chunks: Collection[int], settled_places: SettledPlaces
+) -> Iterator[CompactionStep]:
     if table.is_rewriting:
         return
     for chunk in table.files_by_chunk():
         if chunk in closed_chunks:
-            size = sum(_outdated_bytes(table, chunk))
+            size = sum(_outdated_bytes(table, chunk, settled_places))
             if size:
                 yield CompactionStep(table.schema.name, chunk, size)
 
 
-def _outdated_bytes(table: StreamTable, chunk: int) -> Sequence[int]:
+def _outdated_bytes(table: StreamTable, chunk: int, settled_places: SettledPlaces) -> Sequence[int]:
     files = table.accounted_files(chunk)
-    return [file.bytes for file in files if not is_compact(file.path)]
+    return [file.bytes for file in files if not table.files.is_small(file.path, settled_places)]
 
 
 def _count_bytes(table: StreamTable, chunk: int) -> int:

@@ -65,6 +65,8 @@ __all__ = [
 
 # Commits between two checkpoints: often enough to open tables fast, rare enough to cost little.
 _CHECKPOINT_INTERVAL = 200
+# Seconds between two listings of a table for files that were never committed.
+_LISTING_INTERVAL = 6 * 3600.0
 # Commits, from the newest on, in which files of other programs are looked up when a table is
 # opened. Maintenance rewrites such files within a minute.
 _MAX_SEARCHED_COMMITS = 1_000
@@ -114,6 +116,9 @@ class DeltaLog:
         self._application_id = application_id
         self._removed: dict[str, RemovedFile] | None = None  # None: not loaded
         self._generation: int | None = None  # None: not known yet
+        # Files that no version has, as far as known, and when to look for more of them.
+        self._uncommitted: Sequence[str] = ()
+        self._list_again_at = 0.0
         self._load(table)
 
     def _load(self, table: DeltaTable) -> None:
@@ -277,23 +282,37 @@ class DeltaLog:
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
         """List files that are no part of a version of the last `history` seconds.
 
-        These are files replaced before, and files never committed.
+        These are files replaced before, which the log names, and files never committed. The folder
+        is listed for the latter, seldom: they are left by processes that were killed.
         """
-        # Listed before the log is read: a file committed in between belongs to the table.
-        names = self._storage.list_files()
-        self.refresh()
+        if seconds_since_boot() >= self._list_again_at:
+            # Listed before the log is read: a file committed in between belongs to the table.
+            names = self._storage.list_files()
+            self.refresh()
+            self._removed = _restrict(self.removed_files(), names)
+            self._uncommitted = names
+            self._list_again_at = seconds_since_boot() + _LISTING_INTERVAL
+        else:
+            self.refresh()
         removed = self.removed_files()
-        self._removed = {name: removed[name] for name in names if name in removed}
+        self._uncommitted = [
+            name for name in self._uncommitted if name not in removed and not self.contains(name)
+        ]
         readable_since = _now() - history * 1000
-        unreferenced: list[str] = []
-        for name in names:
-            if not name.startswith("_"):
-                removed_file = self._removed.get(name)
-                is_readable = removed_file is not None and removed_file.removed_at > readable_since
-                if is_readable or self.contains(name):
-                    continue
-            unreferenced.append(name)
-        return unreferenced
+        expired: list[str] = []
+        for path, file in removed.items():  # in the order of their removal
+            if file.removed_at > readable_since:
+                break
+            expired.append(path)
+        return [*self._uncommitted, *expired]
+
+    def forget_files(self, paths: Collection[str]) -> None:
+        """Forget unreferenced files, which were deleted."""
+        deleted = set(paths)
+        self._uncommitted = [name for name in self._uncommitted if name not in deleted]
+        if self._removed is not None:
+            for path in deleted:
+                self._removed.pop(path, None)
 
     def removed_files(self) -> Mapping[str, RemovedFile]:
         """Superseded files by path, as far as the log names them. They may be deleted already."""
@@ -323,7 +342,8 @@ class DeltaLog:
         for version in range(checkpoint, self.version + 1):
             with suppress(FileNotFoundError):
                 removed.update(self._read_commit(version).removed)
-        return {path: file for path, file in removed.items() if not self.contains(path)}
+        superseded = [(path, file) for path, file in removed.items() if not self.contains(path)]
+        return dict(sorted(superseded, key=lambda item: item[1].removed_at))
 
     def refresh(self) -> None:
         """Apply the commits since the known version. Raises `LogDamaged` for an invalid commit."""
@@ -549,6 +569,12 @@ class DeltaLog:
         except FileNotFoundError:
             return 0
         return int(orjson.loads(content)["version"])
+
+
+def _restrict(removed: Mapping[str, RemovedFile], names: Collection[str]) -> dict[str, RemovedFile]:
+    """The removed files among some, in the same order."""
+    present = set(names)
+    return {path: file for path, file in removed.items() if path in present}
 
 
 def _parameters(

@@ -7,7 +7,7 @@ a row that is written once costs least. Small files are merged when they add up.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -190,6 +190,10 @@ class SequencedTable:
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
         """List files that are no part of a version of the last `history` seconds."""
         return self._log.unreferenced_files(history)
+
+    def forget_files(self, paths: Collection[str]) -> None:
+        """Forget unreferenced files, which were deleted."""
+        self._log.forget_files(paths)
 
     def set_history(self, history: float) -> None:
         """Set how many seconds superseded versions stay readable, and upgrade an older table."""

@@ -6,7 +6,7 @@ has these files in these chunks: any commit that adds, rewrites or deletes rows 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -152,6 +152,11 @@ class SummaryTable:
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
         """List files that are no part of a version of the last `history` seconds."""
         return [] if self._log is None else self._log.unreferenced_files(history)
+
+    def forget_files(self, paths: Collection[str]) -> None:
+        """Forget unreferenced files, which were deleted."""
+        if self._log is not None:
+            self._log.forget_files(paths)
 
 
 def start_nodes() -> float:

@@ -26,7 +26,7 @@ from archiver.delta.declarations import (
     rewritten_mark,
 )
 from archiver.delta.declared_table import APPENDS_APPLICATION_ID
-from archiver.delta.files import is_adopted, is_compact, is_rewritten, is_unclustered
+from archiver.delta.files import is_adopted, is_rewritten, is_unclustered
 from archiver.delta.log import (
     ChunkFiles,
     DataFile,
@@ -41,6 +41,9 @@ from archiver.time_range import ALL_TIME, TimeRange
 
 # A compact file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
+
+_FIRST = -(1 << 63)  # microseconds, before all times
+_END = 1 << 63  # after all times
 
 
 RewriteFunction = Callable[[TableFiles, int, Sequence[DataFile], SettledPlaces], DataFile]
@@ -208,12 +211,20 @@ class StreamTable:
         self, time_range: TimeRange = ALL_TIME, chunk: int | None = None
     ) -> list[DataFile]:
         """List files, of one chunk or all, that may hold event times in a range."""
+        if time_range.is_empty:
+            return []
         chunks = list(self._log.files_by_chunk) if chunk is None else [chunk]
+        first = _FIRST if time_range.start is None else time_range.start
+        end = _END if time_range.end is None else time_range.end
         files: list[DataFile] = []
         for chunk_number in chunks:
             chunk_files = self._log.files_by_chunk.get(chunk_number)
-            if chunk_files is not None and chunk_files.overlaps(time_range):
-                candidates = chunk_files.files_by_path.values()
+            if chunk_files is None or chunk_files.newest < first or chunk_files.oldest >= end:
+                continue
+            candidates = chunk_files.files_by_path.values()
+            if first <= chunk_files.oldest and chunk_files.newest < end:
+                files.extend(candidates)
+            else:
                 files.extend(file for file in candidates if file.overlaps(time_range))
         return files
 
@@ -335,7 +346,10 @@ class StreamTable:
         writes them as one file. Raises `CommitConflict` and `RowsLost`.
         """
         self.refresh()
-        files = select_for_clustering(self.accounted_files(chunk))
+        files = select_for_clustering(
+            self.accounted_files(chunk),
+            lambda file: self.files.is_small(file.path, settled_places),
+        )
         if not files or self.is_rewriting:
             return
         started_at = seconds_since_boot()
@@ -425,6 +439,10 @@ class StreamTable:
             files = [path for path in files if not is_rewritten(path, mark)]
         return files
 
+    def forget_files(self, paths: Collection[str]) -> None:
+        """Forget unreferenced files, which were deleted."""
+        self._log.forget_files(paths)
+
     @property
     def append_count(self) -> int:
         """Number of appends up to the known version.
@@ -440,16 +458,18 @@ class StreamTable:
         return self._log.version
 
 
-def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
+def select_for_clustering(
+    files: Sequence[DataFile], is_small: Callable[[DataFile], bool]
+) -> list[DataFile]:
     """Select the files of a chunk to rewrite as one.
 
-    These are all that are not compact, and compact ones, smallest first, while they have at most
-    `_MAX_REWRITE_RATIO` times the rows selected so far.
+    These are all that can be smaller, and others, smallest first, while they have at most
+    `_MAX_REWRITE_RATIO` times the rows selected so far. `is_small`: see `TableFiles.is_small`.
     """
     selected: list[DataFile] = []
     compact: list[DataFile] = []
     for file in files:
-        if is_compact(file.path):
+        if is_small(file):
             compact.append(file)
         else:
             selected.append(file)

@@ -1,6 +1,6 @@
 """Removal of unreferenced files, and checkpoints of logs."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from archiver.delta.files import is_written_by_moirae
@@ -18,7 +18,10 @@ class Vacuumable(Protocol):
         """The folder of the table."""
 
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
-        """List files in the folder that are no part of a version of the last `history` seconds."""
+        """List files that are no part of a version of the last `history` seconds."""
+
+    def forget_files(self, paths: Collection[str]) -> None:
+        """Forget unreferenced files, which were deleted."""
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the log if many commits were made since the last."""
@@ -58,6 +61,7 @@ class Vacuum:
                 retention = max(retention, _OTHERS_FILE_RETENTION)
             if now - seen_at >= retention:
                 storage.remove(file)
+                tables_by_storage[name].forget_files([file])
                 del first_seen[name, file]
         for table in tables_by_storage.values():
             table.checkpoint()

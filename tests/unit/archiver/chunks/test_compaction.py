@@ -34,14 +34,21 @@ def test_closed_chunks_are_rewritten_the_newest_first(tmp_path: Path) -> None:
     assert compaction.plan({0, 1}) == []
 
 
-def test_lines_of_open_units_stay_and_are_looked_at_again(tmp_path: Path) -> None:
+def test_file_with_lines_is_rewritten_once_no_source_needs_them(tmp_path: Path) -> None:
     table = StreamTable(tmp_path, SCHEMA)
     table.append(rows(range(5)), 1)
-    compaction = Compaction([table], lambda: {"s": SettledPlaces(1, frozenset({1}))})
+    open_places = {"s": SettledPlaces(1, frozenset({1}))}
+    compaction = Compaction([table], lambda: open_places)
     (step,) = compaction.plan({0})
     compaction.run(step)
     assert table.read(["_line"])["_line"].to_pylist() == list(range(5))
-    assert len(compaction.plan({0})) == 1
+    for places in ({}, {"s": SettledPlaces(0)}, {"s": SettledPlaces(2, frozenset({1, 9}))}):
+        assert Compaction([table], lambda places=places: places).plan({0}) == []
+    compaction = Compaction([table], lambda: {"s": SettledPlaces(1, frozenset({9}))})
+    (step,) = compaction.plan({0})
+    compaction.run(step)
+    assert table.read(["_line"])["_line"].null_count == 5
+    assert compaction.plan({0}) == []
 
 
 def test_chunk_that_another_process_rewrites_is_left_to_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """When unreferenced files are removed."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from archiver.delta.vacuum import Vacuum
@@ -28,6 +29,9 @@ class FakeTable:
 
     def unreferenced_files(self, history: float = 0.0) -> list[str]:
         return self.unreferenced
+
+    def forget_files(self, paths: Collection[str]) -> None:
+        self.unreferenced = [path for path in self.unreferenced if path not in paths]
 
     def checkpoint(self) -> None:
         self.checkpoints += 1
