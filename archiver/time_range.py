@@ -46,9 +46,12 @@ class TimeRange(NamedTuple):
 
     def intersect(self, other: "TimeRange") -> "TimeRange":
         """The times that lie in both ranges; may be empty."""
-        starts = [start for start in (self.start, other.start) if start is not None]
-        ends = [end for end in (self.end, other.end) if end is not None]
-        return TimeRange(max(starts, default=None), min(ends, default=None))
+        start, end = self
+        if other.start is not None and (start is None or other.start > start):
+            start = other.start
+        if other.end is not None and (end is None or other.end < end):
+            end = other.end
+        return TimeRange(start, end)
 
     def enclose(self, other: "TimeRange") -> "TimeRange":
         """The range from the first to the last time of both."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid5
 
@@ -298,7 +297,17 @@ def enclose_ranges(ranges: Sequence[TimeRange], ts: Micros) -> TimeRange:
 
 def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
     """The range of time that spans some pieces, of which there is at least one."""
-    return reduce(TimeRange.enclose, (piece.range for piece in pieces))
+    low: Micros | None = None
+    high: Micros | None = None
+    is_open = False
+    for piece in pieces:
+        if piece.low is None:
+            is_open = True
+        elif low is None or piece.low < low:
+            low = piece.low
+        if high is None or piece.high > high:
+            high = piece.high
+    return TimeRange(None if is_open else low, high)
 
 
 def union_ranges(pieces: Iterable[Piece]) -> tuple[TimeRange, ...]:
@@ -421,16 +430,17 @@ def compute_coverage(
     failed: int,
     skipped: int = 0,
     fade: float = 1.0,
+    lengths: Sequence[float] | None = None,
 ) -> Coverage:
     """The coverage after the first `pieces_done` pieces.
 
     Of these, `failed` could not be read and the first `skipped` need not be read. `fade`: see
-    `SqlQuestion`.
+    `SqlQuestion`. `lengths`: the `piece_seconds` of all pieces where they are known.
     """
     is_final = pieces_done == len(ordered_pieces)
     # In the end the pieces that summaries rule out are covered as well.
     covered_pieces = ordered_pieces if is_final else ordered_pieces[skipped:pieces_done]
-    weights = piece_seconds(ordered_pieces)
+    weights = piece_seconds(ordered_pieces) if lengths is None else lengths
     if fade < 1:
         ages = count_ages(ordered_pieces)
         weights = [

@@ -77,19 +77,21 @@ class PresentRows:
             self._evict()
 
     def select(
-        self, table: StreamTable, time_range: TimeRange
-    ) -> tuple[list[pa.Table], list[DataFile]]:
+        self, table: StreamTable, time_range: TimeRange, files: Sequence[DataFile]
+    ) -> tuple[list[pa.Table], Sequence[DataFile]]:
         """The rows in memory and the files on disk that may have event times in a range.
 
-        Both belong to the version that `table` has loaded, and no row is in both. The rows have the
-        columns that queries may name and `_late`; rows of other event times may be among them.
+        `files`: all that may have some. Both belong to the version that `table` has loaded, and no
+        row is in both. The rows have the columns that queries may name and `_late`; rows of other
+        event times may be among them.
         """
         batches = []
         for batch in self._batches_of(table.schema.name):
             if all(map(table.contains, batch.paths)):
                 batches.append(batch)
         paths_in_memory = _paths(batches)
-        files = [file for file in table.data_files(time_range) if file.path not in paths_in_memory]
+        if paths_in_memory:
+            files = [file for file in files if file.path not in paths_in_memory]
         return [batch.rows for batch in batches if batch.overlaps(time_range)], files
 
     def _batches_of(self, stream: str) -> list[_PresentBatch]:

@@ -219,11 +219,12 @@ class Reader:
             table = self._table(stream)
             if table is None:
                 return StreamSnapshot()
-            rows, files = self._present.select(table, time_range)
+            all_files = table.data_files(time_range)
+            rows, files = self._present.select(table, time_range, all_files)
             return StreamSnapshot(
                 rows=rows,
                 files=files,
-                all_files=table.data_files(time_range),
+                all_files=all_files,
                 append_count=table.append_count,
                 table=table,
                 rewritten=table.declaration.changes.rewritten,

@@ -87,7 +87,7 @@ def _plan(engines: EngineRouter, store: SummaryStore, query: PartialQuery) -> _P
     ranges: list[_PlannedRange] = []
     for time_range, event_pieces in pieces_by_range.items():
         cover, nodes = store.plan(summary, files, time_range)
-        summary.count_asked(cover.asked * len(event_pieces))
+        summary.count_asked(cover.closed_count * len(event_pieces))
         ranges.append(_PlannedRange(event_pieces, cover, nodes))
     if not any(planned.nodes for planned in ranges):
         return None  # read together with other queries
@@ -113,9 +113,9 @@ def _answer(
             unread = cover.gaps
             for event in planned.events:
                 eid = str(event.eid)
-                result.chunks[eid] = result.chunks.get(eid, 0) + cover.chunks
+                result.chunks[eid] = result.chunks.get(eid, 0) + cover.answered_count
             seconds = time.monotonic() - began
-            summary.measure_lookup(seconds / len(planned.events) / max(cover.chunks, 1))
+            summary.measure_lookup(seconds / len(planned.events) / max(cover.answered_count, 1))
         for event, piece in planned.event_pieces:
             _, event_gaps = gaps.setdefault(event.eid, (event, []))
             event_gaps += [Piece.of_range(piece.chunk, gap) for gap in unread]

@@ -165,7 +165,7 @@ class SummaryBuilder:
                     chunks=row.chunks,
                     rows=row.rows,
                     groups=row.groups,
-                    asked=row.asked,
+                    asked_count=row.asked,
                     build_seconds=row.build_seconds,
                     read_seconds=row.read_seconds,
                     lookup_seconds=row.lookup_seconds,
@@ -194,14 +194,14 @@ class SummaryBuilder:
                 chunks=costs.chunks,
                 rows=costs.rows,
                 groups=costs.groups,
-                asked=costs.asked - self._recorded_asked.get(key, 0),
+                asked=costs.asked_count - self._recorded_asked.get(key, 0),
                 build_seconds=costs.build_seconds,
                 read_seconds=costs.read_seconds,
                 lookup_seconds=costs.lookup_seconds,
                 loss=summary.loss,
             )
         )
-        self._recorded_asked[key] = costs.asked
+        self._recorded_asked[key] = costs.asked_count
 
     def _delete_unwanted(self) -> None:
         """Delete tables that have been unwanted for some time."""

@@ -56,14 +56,15 @@ def digest_node(first: int, last: int, digests: Mapping[int, str]) -> str | None
 class Cover:
     """How a range of history is answered.
 
-    `nodes`: by summaries. `gaps`: what is read exactly. `chunks`: how many chunks `nodes` answer,
-    and those without rows; `asked`: how many they could answer, all closed ones of the range.
+    `nodes`: by summaries. `gaps`: what is read exactly. `answered_count`: how many chunks `nodes`
+    answer, with those without rows; `closed_count`: how many they could answer, all closed ones of
+    the range.
     """
 
     nodes: tuple[NodeId, ...]
     gaps: tuple[TimeRange, ...]
-    chunks: int
-    asked: int
+    answered_count: int
+    closed_count: int
 
 
 class ClosedChunks:
@@ -191,15 +192,15 @@ def plan_level_nodes(
 class Costs:
     """What a summary has cost and saved so far.
 
-    `rows`: of the chunks that were summarised; `groups`: of their nodes. `asked`: see `Cover`, of
-    all answers. Seconds: to compute the node of a chunk, to read a chunk for an event (0: not
+    `rows`: of the chunks that were summarised; `groups`: of their nodes. `asked_count`: the
+    `Cover.closed_count` of all answers. Seconds: to compute the node of a chunk, to read a chunk for an event (0: not
     measured), and to look an event up instead.
     """
 
     chunks: int = 0
     rows: int = 0
     groups: int = 0
-    asked: int = 0
+    asked_count: int = 0
     build_seconds: float = 0.0
     read_seconds: float = 0.0
     lookup_seconds: float = 0.0
@@ -220,10 +221,10 @@ def explain_loss(costs: Costs) -> str | None:
         return None
     spent = costs.chunks * costs.build_seconds
     read_seconds = costs.read_seconds or costs.build_seconds
-    saved = costs.asked * (read_seconds - costs.lookup_seconds)
+    saved = costs.asked_count * (read_seconds - costs.lookup_seconds)
     if saved < spent:
         return (
             f"{costs.chunks:,} chunks were summarised in {spent:.1f} s, which saved {saved:.1f} s: "
-            f"asked {costs.asked:,} times"
+            f"asked {costs.asked_count:,} times"
         )
     return None

@@ -84,7 +84,7 @@ class Summary:
 
     def count_asked(self, chunks: int) -> None:
         """Count chunks that answers have asked for."""
-        self.costs = replace(self.costs, asked=self.costs.asked + chunks)
+        self.costs = replace(self.costs, asked_count=self.costs.asked_count + chunks)
 
     def measure_lookup(self, seconds: float) -> None:
         """KeptAggregate how long an event took for a chunk that a node answers."""
@@ -120,9 +120,20 @@ class StreamContents:
         self._digests: dict[ChunkRange, tuple[list[str], str]] = {}
         # The only chunk of the rows of a file, once it is closed.
         self._chunks_by_path: dict[str, int] = {}
+        # What was asked last: most queries see the same files.
+        self._last_chunks: ClosedChunks | None = None
+        self._last_files: Sequence[DataFile] = ()
+        self._last_digests: dict[int, str] = {}
 
     def digest(self, chunks: ClosedChunks, files: Sequence[DataFile]) -> dict[int, str]:
         """By chunk, see `digest_chunk`."""
+        if chunks is self._last_chunks and files == self._last_files:
+            return self._last_digests
+        self._last_digests = self._compute(chunks, files)
+        self._last_chunks, self._last_files = chunks, list(files)
+        return self._last_digests
+
+    def _compute(self, chunks: ClosedChunks, files: Sequence[DataFile]) -> dict[int, str]:
         paths: dict[int, list[str]] = {}
         chunks_by_path = self._chunks_by_path
         self._chunks_by_path = {}
@@ -185,7 +196,8 @@ class SummaryStore:
             summaries[shape.key] = summary
         with self._lock:
             self._summaries = summaries
-            self._chunks = ClosedChunks(chunks)
+            if tuple(chunks) != self._chunks.chunks:
+                self._chunks = ClosedChunks(chunks)
 
     def open_table(self, shape: SummaryShape) -> SummaryTable:
         """The table of a summary."""
@@ -339,7 +351,11 @@ def _select(
         if positions is None:
             yield node.rows
         elif positions:
-            yield node.rows.take(positions)
+            first, last = positions[0], positions[-1]
+            if last - first + 1 == len(positions):  # a node is sorted by its dimensions
+                yield node.rows.slice(first, len(positions))
+            else:
+                yield node.rows.take(positions)
 
 
 def _to_partial(use: SummaryUse, shape: SummaryShape, rows: pa.Table, eid: str) -> pa.Table:

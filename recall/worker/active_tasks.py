@@ -7,7 +7,7 @@ from uuid import UUID
 
 from recall.engines import Template
 from recall.ledger import Task, TaskProgress, TaskSpec
-from recall.requests import Piece, SqlQuestion, join_pieces
+from recall.requests import Piece, SqlQuestion, join_pieces, piece_seconds
 from recall.scheduling import SchedulableTask, StrideScheduler, ValueRange, enclose_values
 
 # How often a process may fail at one piece of a task before the task fails.
@@ -48,6 +48,11 @@ class ActiveTask:
         """What the task reads; it is pinned when the task becomes active."""
         assert self.progress.pieces is not None
         return self.progress.pieces
+
+    @cached_property
+    def piece_seconds(self) -> Sequence[float]:
+        """The length of each piece, in seconds of event time."""
+        return piece_seconds(self.pieces)
 
     @property
     def is_whole(self) -> bool:

@@ -60,6 +60,9 @@ class TaskClaimer:
             _MAX_QUARANTINE_CHECKS, _CHECK_INTERVAL
         )
         self._backlog_timer = Timer(_CHECK_INTERVAL)
+        # The chunks that are not expired, and what they were read at: see `Catalog`.
+        self._chunks: list[ChunkRange] = []
+        self._chunk_signature: tuple[int, ...] = ()
 
     def claim(self, only_task: UUID | None = None) -> None:
         """Claim free tasks up to the limits; or `only_task` alone."""
@@ -70,7 +73,7 @@ class TaskClaimer:
             self._activate_all(self._claim_level(level))
 
     def _activate_all(self, tasks: Sequence[Task]) -> None:
-        chunks: list[ChunkRange] = []
+        chunks: Sequence[ChunkRange] = ()
         if any(task.progress.pieces is None for task in tasks):
             chunks = self._unexpired_chunks()
         for task in tasks:
@@ -97,13 +100,17 @@ class TaskClaimer:
             return []
         return self._ledger.claim(level, limit, _MAX_TASKS_PER_RULE, full_rules)
 
-    def _unexpired_chunks(self) -> list[ChunkRange]:
-        """The chunks of all of history, oldest first."""
-        return [
-            ChunkRange(chunk.id, chunk.time_range)
-            for chunk in Catalog(self._connection).chunks()
-            if chunk.state != "expired"
-        ]
+    def _unexpired_chunks(self) -> Sequence[ChunkRange]:
+        """The chunks of all of history, oldest first. They are read again when they have changed."""
+        catalog = Catalog(self._connection)
+        signature = catalog.chunk_signature()
+        if signature != self._chunk_signature:
+            self._chunks = []
+            for chunk in catalog.chunks():
+                if chunk.state != "expired":
+                    self._chunks.append(ChunkRange(chunk.id, chunk.time_range))
+            self._chunk_signature = signature
+        return self._chunks
 
     def _activate(self, task: Task, chunks: Sequence[ChunkRange]) -> None:
         if task.progress.tries >= MAX_ATTEMPTS:

@@ -23,7 +23,7 @@ from recall.engines.routing import EngineRouter
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, read_summarised, with_summarised
-from recall.requests import compute_coverage, end_coverage, piece_seconds, relate_to_request
+from recall.requests import compute_coverage, end_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, share_query
 from recall.summaries import SummarisedPartials, SummaryStore, compute_partials
 from recall.worker.active_tasks import TurnTask
@@ -284,7 +284,8 @@ def _build_result(
     if read.error is not None:
         failed += turn.end - progress.next
     fade = template.question.fade
-    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped, fade)
+    lengths = turn.active_task.piece_seconds
+    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped, fade, lengths)
     coverage = replace(coverage, unread=turn.unread_values(failed))
     if read.error is not None and turn.active_task.is_whole:
         coverage = end_coverage(pieces, progress.next)
@@ -310,7 +311,7 @@ def _build_result(
                 template.split,
                 read.merged,
                 answer,
-                sum(piece_seconds(pieces)),
+                sum(lengths),
                 not coverage.partial,
             )
             requested = relate_to_request(coverage, template.question, turn.spec.event.ts, pieces)
@@ -342,8 +343,7 @@ def _limit_exceeded_result(turn: TurnTask, error: LimitExceeded, seconds: float)
 
 def _turn_seconds(turn: TurnTask) -> float:
     """How much event time the turn covers, in seconds."""
-    seconds = piece_seconds(turn.active_task.pieces)
-    return sum(seconds[turn.progress.next : turn.end])
+    return sum(turn.active_task.piece_seconds[turn.progress.next : turn.end])
 
 
 def deserialise_partial(stored: bytes | None) -> pa.Table | None:

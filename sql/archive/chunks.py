@@ -54,6 +54,12 @@ class ChunkGateway(Gateway):
         """All chunks, oldest first."""
         return self._records(ChunkRow, "list_all")
 
+    def get_signature(self) -> tuple[int, ...]:
+        """Differs from what it was before if chunks have begun, ended or expired since."""
+        row = self._execute("get_signature").fetchone()
+        assert row is not None
+        return tuple(row)
+
     def list_maintenance(self) -> list[ChunkMaintenanceRow]:
         """The maintenance of all chunks, oldest first."""
         return self._records(ChunkMaintenanceRow, "list_maintenance")

@@ -4,6 +4,12 @@ SELECT id, (extract(epoch FROM from_ts) * 1000000)::bigint AS from_ts,
        (extract(epoch FROM to_ts) * 1000000)::bigint AS to_ts, state
 FROM chunks ORDER BY id
 
+-- get_signature --
+-- Differs from what it was before if chunks have begun, ended or expired since.
+SELECT count(*) AS chunks, count(to_ts) AS ended, count(*) FILTER (WHERE state = 'expired') AS expired,
+       max(id) AS newest
+FROM chunks
+
 -- put --
 -- Insert a chunk, or set the end of a stored one.
 INSERT INTO chunks (id, from_ts, to_ts, state)

@@ -80,6 +80,10 @@ class Catalog:
         self.put_chunks([FIRST_CHUNK])
         return [FIRST_CHUNK]
 
+    def chunk_signature(self) -> tuple[int, ...]:
+        """Differs from what it was before if chunks have begun, ended or expired since."""
+        return self._chunks.get_signature()
+
     def put_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Insert new chunks, and set the end of chunks that had none. Pass older chunks first."""
         for chunk in chunks:

@@ -43,12 +43,12 @@ def test_range_takes_few_nodes_and_reads_its_borders() -> None:
     singles = [(0, 15), *((0, chunk) for chunk in range(32, 39))]
     assert cover.nodes == (singles[0], (1, 16), *singles[1:])
     assert cover.gaps == (TimeRange(145, 150), TimeRange(390, 395))
-    assert cover.chunks == cover.asked == 24
+    assert cover.answered_count == cover.closed_count == 24
 
 
 def test_unbounded_range_begins_with_the_first_chunk() -> None:
     cover = plan_cover(TimeRange(None, 400), CHUNKS, DIGESTS, is_present(0, 1).__contains__)
-    assert cover.gaps == () and cover.chunks == COUNT
+    assert cover.gaps == () and cover.answered_count == COUNT
 
 
 def test_chunk_without_node_is_read_and_chunk_without_rows_is_not() -> None:
@@ -56,7 +56,7 @@ def test_chunk_without_node_is_read_and_chunk_without_rows_is_not() -> None:
     cover = plan_cover(TimeRange(20, 80), CHUNKS, {**DIGESTS, 6: ""}, nodes.__contains__)
     assert cover.nodes == ((0, 2), (0, 5), (0, 7))
     assert cover.gaps == (TimeRange(30, 50),)
-    assert (cover.chunks, cover.asked) == (4, 6)
+    assert (cover.answered_count, cover.closed_count) == (4, 6)
 
 
 def test_range_inside_a_chunk_is_read() -> None:
@@ -101,9 +101,9 @@ COSTS = Costs(chunks=1, rows=1_000, groups=10, build_seconds=0.02, lookup_second
         ({"groups": 126}, "126 groups"),
         ({"chunks": PROBATION_CHUNKS - 1}, None),
         ({"chunks": PROBATION_CHUNKS}, "asked 0 times"),
-        ({"chunks": PROBATION_CHUNKS, "asked": 3_000, "read_seconds": 0.01}, None),
-        ({"chunks": PROBATION_CHUNKS, "asked": 2_000, "read_seconds": 0.01}, "saved 18.0 s"),
-        ({"chunks": PROBATION_CHUNKS, "asked": 1_100}, None),
+        ({"chunks": PROBATION_CHUNKS, "asked_count": 3_000, "read_seconds": 0.01}, None),
+        ({"chunks": PROBATION_CHUNKS, "asked_count": 2_000, "read_seconds": 0.01}, "saved 18.0 s"),
+        ({"chunks": PROBATION_CHUNKS, "asked_count": 1_100}, None),
     ],
 )
 def test_summary_is_kept_while_it_saves_more_than_it_costs(
