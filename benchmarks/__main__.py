@@ -48,6 +48,7 @@ _MODULES_BY_GOAL = {
     "HS4": "benchmarks.summaries",
     "HS7": "benchmarks.recall_bytes",
     "HS8": "benchmarks.recall_load",
+    "HS9": "benchmarks.long_log",
     "L1": "benchmarks.learned",
     "L1b": "benchmarks.learned",
     "L2": "benchmarks.learned",

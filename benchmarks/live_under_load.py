@@ -26,6 +26,7 @@ from archiver.times import to_micros
 from benchmarks.fixtures import moirae_up, temporary_workspace
 from benchmarks.live_latency import MEASURED_RULE, WORKSPACE, LiveProducer, measure_p99, start_live
 from benchmarks.live_stream import Row
+from benchmarks.long_history import ask_history
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
@@ -192,20 +193,10 @@ def _add_load(connection: Connection[Any]) -> None:
 
 
 def _make_load_question(number: int) -> SqlQuestion:
-    return SqlQuestion(
-        range=None,
-        every=1.0,
-        order="newest",
-        sql=(
-            "SELECT avg(abs(h.v)) AS mean, count(*) AS n FROM past h "
-            f"WHERE h.v > {number % 90} AND length(h.host) > 1"
-        ),
-        streams={"past": "ts"},
-        relations=(),
-        derived={},
-        attributes={"host": "string"},
-        own={},
-        columns={},
+    return ask_history(
+        "SELECT avg(abs(h.v)) AS mean, count(*) AS n FROM past h "
+        f"WHERE h.v > {number % 90} AND length(h.host) > 1",
+        attribute="host",
     )
 
 

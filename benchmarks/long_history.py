@@ -43,6 +43,7 @@ END = START + CHUNK_COUNT * CHUNK_MICROS
 _HOST_COUNT = 200
 _APP_COUNT = 50
 _QUERY_TIMEOUT = 600.0  # seconds
+NORM = "SELECT avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n FROM past p"
 SCHEMA = StreamSchema(
     name="past",
     columns={"ts": "timestamp", "host": "string", "app": "string", "v": "double"},
@@ -147,18 +148,20 @@ def _archived_table(chunk: int, row_count: int, host_count: int) -> pa.Table:
 
 def make_question(condition: str) -> SqlQuestion:
     """Mean, standard deviation and count of the values of the event's app that meet a condition."""
+    return ask_history(f"{NORM} WHERE p.app = event.app AND {condition}", attribute="app")
+
+
+def ask_history(sql: str, attribute: str) -> SqlQuestion:
+    """A query of all of the stream, for an event with one attribute of type string."""
     return SqlQuestion(
         range=None,
         every=1.0,
         order="newest",
-        sql=(
-            "SELECT avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n FROM past p "
-            f"WHERE p.app = event.app AND {condition}"
-        ),
+        sql=sql,
         streams={"past": "ts"},
         relations=(),
         derived={},
-        attributes={"app": "string"},
+        attributes={attribute: "string"},
         own={},
         columns={},
     )

@@ -25,10 +25,12 @@ from archiver.times import from_micros
 from benchmarks.fixtures import folder_bytes, temporary_workspace
 from benchmarks.long_history import (
     CHUNK_MICROS,
+    NORM,
     SCHEMA,
     START,
     WORKSPACE,
     BenchmarkHistory,
+    ask_history,
     count_tasks,
     create_engines,
     create_history,
@@ -42,7 +44,7 @@ from moirae.runtime import database
 from recall.engines import Template
 from recall.engines.routing import PartialCache
 from recall.ledger import Ledger
-from recall.requests import RecallEvent, RecallRequest, SqlQuestion
+from recall.requests import RecallEvent, RecallRequest
 from recall.summaries import SummaryBuilder, SummaryStore, find_use
 
 _CHUNKS = 192
@@ -50,7 +52,7 @@ _ROWS_PER_CHUNK = 105_000
 HOSTS = 500
 _REPETITIONS = 15
 _INGESTED_CHUNKS = 4
-_NORM = "SELECT avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n FROM past p WHERE p.host = event.host"
+_QUESTION = ask_history(f"{NORM} WHERE p.host = event.host", attribute="host")
 _SAME_NORM = "SELECT avg(v), stddev(v), count(*) FROM read_parquet('{}') WHERE host = '{}'"
 
 
@@ -61,8 +63,7 @@ class SummarisedHistory:
         self.history = history
         self._end = START + chunk_count * CHUNK_MICROS
         self._number = 0
-        question = self._question()
-        shape = find_use(Template(question), SCHEMA.query_columns).shape
+        shape = find_use(Template(_QUESTION), SCHEMA.query_columns).shape
         self.store = SummaryStore(history.root, Reader(history.root, [SCHEMA]))
         self.builder = SummaryBuilder(
             database.connect_database(history.settings, "benchmark summaries"),
@@ -81,27 +82,13 @@ class SummarisedHistory:
             history.root, history.connection, engines, summaries=self.store
         )
 
-    def _question(self) -> SqlQuestion:
-        return SqlQuestion(
-            range=None,
-            every=1.0,
-            order="newest",
-            sql=_NORM,
-            streams={"past": "ts"},
-            relations=(),
-            derived={},
-            attributes={"host": "string"},
-            own={},
-            columns={},
-        )
-
     def time_norm(self) -> float:
         """Seconds from the claim of a task about another host to its final revision."""
         connection = self.history.connection
         self._number += 1
         host = f"h{self._number * 7 % HOSTS}"
         event = RecallEvent(UUID(int=self._number), self._end, {}, {"host": host})
-        request = RecallRequest("bench/r", "1", "norm", self._question(), event, level=0)
+        request = RecallRequest("bench/r", "1", "norm", _QUESTION, event, level=0)
         Ledger(connection).add([request])
         began = time.monotonic()
         while count_tasks(connection, "state <> 'done'"):
