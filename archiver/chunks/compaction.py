@@ -48,8 +48,8 @@ class Compaction:
         settled_places = self._load_places()
         for name, table in self._tables.items():
             table.refresh()
-            places = settled_places.get(name, NOTHING_SETTLED)
-            steps += _plan_table(table, closed_chunks, places)
+            stream_places = settled_places.get(name, NOTHING_SETTLED)
+            steps += _plan_table(table, closed_chunks, stream_places)
         return sorted(steps, key=lambda step: (-step.chunk, step.stream))
 
     def run(self, step: CompactionStep) -> int:

@@ -56,9 +56,9 @@ def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, layout: Layout)
     if layout == "compact":
         options = compression_options(choose_encodings(rows))
     metadata = {_VERSION_KEY: _VERSION, _DECLARATIONS_KEY: encode_declarations(schema)}
-    places = KeptPlaces.of(rows) if LINE_COLUMN in rows.column_names else None
-    if places is not None:
-        metadata[_PLACES_KEY] = places.to_text()
+    kept_places = KeptPlaces.of(rows) if LINE_COLUMN in rows.column_names else None
+    if kept_places is not None:
+        metadata[_PLACES_KEY] = kept_places.to_text()
     _write(rows, path, _ROW_GROUP_SIZE, metadata, write_statistics=list(cluster_columns), **options)
 
 

@@ -23,9 +23,12 @@ class SettledPlaces:
     last_append: int
     open_units: frozenset[int] = frozenset()
 
-    def settles(self, places: "KeptPlaces") -> bool:
+    def settles(self, kept_places: "KeptPlaces") -> bool:
         """Whether no row needs its line any more that needed it when a file was written."""
-        return places.newest_append <= self.last_append and not places.units & self.open_units
+        return (
+            kept_places.newest_append <= self.last_append
+            and not kept_places.units & self.open_units
+        )
 
     def forget_lines(self, rows: pa.Table) -> pa.Table:
         """Rows of a stream's table, with NULL as the line of those that are settled."""
@@ -48,11 +51,11 @@ class KeptPlaces:
     @classmethod
     def of(cls, rows: pa.Table) -> "KeptPlaces | None":
         """Of rows that are written; None: none keeps its line, or those of too many units."""
-        kept = rows.filter(pc.is_valid(rows[LINE_COLUMN]))
-        units = pc.unique(kept[UNIT_COLUMN]).to_pylist()
+        kept_rows = rows.filter(pc.is_valid(rows[LINE_COLUMN]))
+        units = pc.unique(kept_rows[UNIT_COLUMN]).to_pylist()
         if not 0 < len(units) <= _MAX_UNITS or None in units:
             return None
-        return cls(pc.max(kept[APPEND_COLUMN]).as_py() or 0, frozenset(units))
+        return cls(pc.max(kept_rows[APPEND_COLUMN]).as_py() or 0, frozenset(units))
 
     def to_text(self) -> str:
         """The form in the metadata of a file."""

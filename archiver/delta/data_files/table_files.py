@@ -162,10 +162,10 @@ class TableFiles:
         if is_unclustered(path) or not is_written_by_moirae(path):
             return False
         try:
-            places = read_kept_places(pq.ParquetFile(self.storage.open_data_file(path)))
+            kept_places = read_kept_places(pq.ParquetFile(self.storage.open_data_file(path)))
         except (OSError, pa.ArrowException):
             return False  # who rewrites it says what is wrong
-        return places is not None and not settled_places.settles(places)
+        return kept_places is not None and not settled_places.settles(kept_places)
 
     def _find_row_ids(self, file: DataFile) -> RowIds:
         return self.read_row_ids(file.path) if file.ids is None else RowIds.parse_tag(file.ids)
