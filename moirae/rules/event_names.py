@@ -4,14 +4,13 @@
 name; events.`GROUP/NAME` those of the rule of that full name.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
 from moirae.rules.rule_set import Rule
 from recall.query import EVENTS_PREFIX, Unsupported, find_tables_reached, tables_in
 
 # Most rules read no events: their queries need not be parsed to know that.
-_MENTION = re.compile(r"\bevents`?\s*\.", re.IGNORECASE)
+_MENTION = EVENTS_PREFIX.removesuffix(".")
 
 
 class EventNames:
@@ -48,9 +47,9 @@ def list_event_names(tables: Iterable[str]) -> list[str]:
 
 def find_event_names(rule: Rule, queries: Iterable[str]) -> list[str]:
     """The event streams that queries of a rule read, through its derived streams too, sorted."""
-    derived = {query.stream: query.expr for query in rule.derived}
     texts = list(queries)
-    if not any(map(_MENTION.search, [*texts, *derived.values()])):
+    derived = {query.stream: query.expr for query in rule.derived}
+    if not any(_MENTION in text.lower() for text in (*texts, *derived.values())):
         return []
     tables: set[str] = set()
     for sql in texts:

@@ -186,9 +186,9 @@ def order_by_reads(rules: Sequence[Rule]) -> list[Rule]:
         visited.add(rule.id)
         for name in sorted(find_streams_read(rule, outputs.keys())):
             add(by_id[outputs[name].rule])
-        for queries in (list_event_queries(rule), list_queries(rule.spec).values()):
-            for producer, _ in find_producers(rule, rule_names, queries):
-                add(by_id[producer])
+        queries = [*list_event_queries(rule), *list_queries(rule.spec).values()]
+        for producer, _ in find_producers(rule, rule_names, queries):
+            add(by_id[producer])
         ordered[rule.id] = rule
 
     for rule in rules:
