@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -191,8 +191,9 @@ class _Creation:
         self._repository.write_manifest(manifest)
         if incomplete:
             self._repository.remove_unfinished()
-            self._repository.remove_unused_files(self._options.check_stop)
-            self._repository.remove_backups(incomplete)
+            with suppress(Stopped):  # the backup is complete: the next one removes them
+                self._repository.remove_unused_files(self._options.check_stop)
+                self._repository.remove_backups(incomplete)
         return manifest
 
     def _check_tables(self, state: WorkspaceState, connection: sql.Connection) -> None:
