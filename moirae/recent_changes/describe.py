@@ -25,8 +25,8 @@ def _list_parts(entry: RankedChange, ts: datetime) -> Iterator[str]:
         yield f"not compared with other hours: {hours}"
         return
     yield (
-        f"before {_percent(hours.with_change / hours.alert_hours)} of {hours.alert_hours:,} hours "
-        f"with an alert and {_percent(hours.other_share)} of {hours.other_hours:,} without"
+        f"before {hours.with_change:,} of {hours.alert_hours:,} hours with an alert, and before "
+        f"{_percent(hours.other_share)} of {hours.other_hours:,} without"
     )
     if hours.ratio is not None:
         yield f"ratio {hours.ratio:.3g} (95 %: {hours.low:.2g} to {hours.high:.2g})"

@@ -85,9 +85,8 @@ function describeEvidence({ similar, similar_with_change, hours, not_compared }:
     parts.push(`such a change came before ${similar_with_change} of the ${similar} most similar alerts`);
   }
   if (hours) {
-    const before = formatShare(hours.with_change / hours.alert_hours);
     const other = formatShare(hours.other_with_change / hours.other_hours);
-    parts.push(`before ${before} of ${hours.alert_hours} hours with an alert of this rule, and ${other} of ${hours.other_hours} without`);
+    parts.push(`before ${hours.with_change} of ${hours.alert_hours} hours with an alert of this rule, and before ${other} of ${hours.other_hours} without`);
     if (hours.ratio !== null) {
       parts.push(`ratio ${format(hours.ratio)} (95 %: ${format(hours.low)} to ${format(hours.high)})`);
     }
