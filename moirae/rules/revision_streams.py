@@ -180,19 +180,24 @@ def order_by_reads(rules: Sequence[Rule]) -> list[Rule]:
     ordered: dict[str, Rule] = {}
     visited: set[str] = set()
 
-    def add(rule: Rule) -> None:
-        if rule.id in visited:
-            return
-        visited.add(rule.id)
+    def list_producers(rule: Rule) -> Iterator[Rule]:
         for name in sorted(find_streams_read(rule, outputs.keys())):
-            add(by_id[outputs[name].rule])
+            yield by_id[outputs[name].rule]
         queries = [*list_event_queries(rule), *list_queries(rule.spec).values()]
         for producer, _ in find_producers(rule, rule_names, queries):
-            add(by_id[producer])
-        ordered[rule.id] = rule
+            yield by_id[producer]
 
-    for rule in rules:
-        add(rule)
+    for first in rules:
+        pending = [first]
+        while pending:
+            rule = pending[-1]
+            if rule.id in visited:  # what it reads is ordered, or reads it
+                ordered.setdefault(rule.id, rule)
+                pending.pop()
+                continue
+            visited.add(rule.id)
+            producers = [item for item in list_producers(rule) if item.id not in visited]
+            pending += reversed(producers)
     return list(ordered.values())
 
 

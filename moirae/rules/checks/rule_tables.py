@@ -12,6 +12,9 @@ from moirae.rules.event_streams import build_event_streams, find_refusal
 from moirae.rules.external import EXTERNAL_PREFIX
 from moirae.rules.rule_set import EventStream, RevisionStream
 
+# Event streams and derived streams behind the events that a query reads: each is a subquery.
+MAX_EVENT_STREAMS = 32
+
 FindDefinition = Callable[[str], Definition | None]
 """The definition of a rule, perhaps without what its questions add; None: it has errors."""
 
@@ -38,7 +41,13 @@ class RuleTables:
         definition = self._find_definition(producer)
         if definition is None:
             raise LookupError(f"{name}: rule {producer} has errors")
-        return build_event_streams(name, definition, self._settings.streams)
+        streams = build_event_streams(name, definition, self._settings.streams)
+        if len(streams) > MAX_EVENT_STREAMS:
+            raise LookupError(
+                f"{name}: its events follow from {len(streams):,} queries of other rules and groups; "
+                f"the limit is {MAX_EVENT_STREAMS}"
+            )
+        return streams
 
     def find_stored_events(self, name: str, group: str) -> RevisionStream | None:
         """The stored events of a rule whose events no query computes; None: one does."""

@@ -1,8 +1,12 @@
 """Streams of recalls and stages as tables of other rules: readers, order, cycles."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from moirae.rules.parse import parse_rules
+from moirae.rules.questions import ContextSpec
 from moirae.rules.revision_streams import (
     Output,
     derived_without,
@@ -14,6 +18,7 @@ from moirae.rules.revision_streams import (
     order_by_reads,
 )
 from moirae.rules.rule_set import RuleSet
+from tests.unit.moirae.rules.test_event_names import rules as event_rules
 
 TEXT = """\
 groups:
@@ -116,3 +121,21 @@ def test_cycle_is_reported_with_its_file_and_line(
     reason = "a rule must not read what follows from its own events"
     problems = [str(problem) for problem in find_cycles(read(first, second).rules)]
     assert problems == [text + reason for text in expected]
+
+
+def test_long_chains_of_events_are_ordered() -> None:
+    count = 1_500
+    exprs = {f"R{number}": f"SELECT ts FROM events.R{number + 1}" for number in range(count)}
+    chain = event_rules("g", **exprs, **{f"R{count}": "SELECT ts FROM cpu"})
+    names = [rule.spec.alert for rule in order_by_reads(chain)]
+    assert names == [f"R{number}" for number in range(count, -1, -1)]
+
+
+def test_contexts_may_read_events_of_each_other() -> None:
+    first, second = event_rules("g", A="SELECT ts FROM cpu", B="SELECT ts FROM events.A")
+    assert [rule.spec.alert for rule in order_by_reads([second, first])] == ["A", "B"]
+    contexts = {"c": ContextSpec(sql="SELECT ts FROM events.B", within=timedelta(minutes=1))}
+    spec = first.spec.model_copy(update={"context": contexts})
+    ordered = order_by_reads([replace(first, spec=spec), second])
+    assert [rule.spec.alert for rule in ordered] == ["B", "A"]
+    assert not list(find_cycles([replace(first, spec=spec), second]))
