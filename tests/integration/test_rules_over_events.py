@@ -26,7 +26,7 @@ groups:
 - name: g
   derived:
   - {stream: hot, expr: "SELECT ts, host, n FROM events.High WHERE n > 3"}
-  - {stream: unread, expr: "SELECT ts, host FROM events.`f/Third` t", archive: true}
+  - {stream: unread, expr: "SELECT ts, host FROM events.`f/Third` t"}
   rules:
   - alert: High
     expr: SELECT host, n, ts, v FROM a WHERE v > 70
@@ -134,6 +134,7 @@ def test_a_version_follows_the_events_that_are_read(
             "several rules have this name (f/Many, g/Many); write events.`GROUP/NAME`",
         ),
         ("Many.n FROM", "Many.nothing FROM", "nothing"),
+        ('`f/Third` t"', '`f/Third` t", archive: true', "which are not archived by themselves"),
         ("AS n FROM events.high", "AS n FROM events.high WHERE v > nothing", "g/Many has errors"),
     ],
 )

@@ -73,8 +73,7 @@ class RuleStreams:
         )
         self._has_alerts = ALERTS not in settings.table_names
         read_alerts = frozenset({ALERTS}) if self._has_alerts else frozenset()
-        self._corrected_derived = find_derived_readers(rules.derived, names | read_alerts)
-        readers = self._corrected_derived | find_derived_readers(rules.derived, read_events)
+        readers = find_derived_readers(rules.derived, names | read_alerts | read_events)
         self.plain_derived = tuple(query for query in rules.derived if query not in readers)
         self._unchecked = {query.stream: query for query in rules.derived if query in readers}
         self._streams: dict[str, RevisionStream] = {}
@@ -83,9 +82,12 @@ class RuleStreams:
     def find_problems(self) -> Iterator[Problem]:
         """Yield cycles, and derived streams that cannot be archived."""
         yield from find_cycles(self._rules.rules, has_alerts=self._has_alerts)
-        for query in self._rules.derived:
-            if query.archive and query in self._corrected_derived:
+        for query in self._unchecked.values():
+            if query.archive and self._outputs.keys() & find_tables_in(query.expr):
                 message = "archive: it reads revisions, which are archived with their recalls"
+                yield query.make_problem(message, "archive")
+            elif query.archive:
+                message = "archive: it reads streams of rules, which are not archived by themselves"
                 yield query.make_problem(message, "archive")
 
     def add(self, definition: Definition) -> None:
