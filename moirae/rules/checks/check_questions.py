@@ -209,7 +209,7 @@ class _QuestionChecker:
             return
         streams = tables_used(recall.sql, self._tables.streams)
         derived = tables_used(recall.sql, self._tables.derived)
-        if len(streams) != 1 or derived:
+        if len(streams) != 1 or derived or not streams <= self._stream_columns.keys():
             message = "order: extreme needs a query that reads one declared stream, and no other"
             yield self._rule.make_problem(message, "recall", name, "order")
             return
