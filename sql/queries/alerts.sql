@@ -59,7 +59,7 @@ WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(text)s::text IS NULL
     OR strpos(lower(concat_ws(' ', rule, key, labels, annotations)), lower(%(text)s)) > 0
     OR EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id
-        AND strpos(lower(concat_ws(' ', n.author, n.text, n.tag, n.assignee)), lower(%(text)s)) > 0))
+        AND strpos(lower(concat_ws(' ', n.author, n.text, n.tag, n.recorded_tag, n.superseded_by, n.link, n.assignee)), lower(%(text)s)) > 0))
   AND (%(cursor_ts)s::timestamptz IS NULL OR starts_at < %(cursor_ts)s
     OR (starts_at = %(cursor_ts)s AND id > %(cursor_id)s::uuid))
 ORDER BY starts_at DESC, id LIMIT %(limit)s

@@ -77,6 +77,11 @@ def test_renamed_tag_is_learned_by_its_new_name_and_keeps_the_recorded_one(
     (note,) = alerts.show_alert(services, str(alert_id(0))).notes
     assert (note.tag, note.recorded_tag) == ("restart", "reboot")
 
+    for text in ("reboot", "restart"):
+        found = alerts.list_alerts(
+            services, alerts.AlertQuery.model_validate({"text": text, "all": True})
+        )
+        assert {alert_id(0), alert_id(1)} <= {row.id for row in found.alerts}
     resolve(services, 3, tag="reboot")  # by somebody who knows the old name only
     assert list_learned(connection)[3] == "restart"
     with pytest.raises(Conflict, match="'restart' is in use: merge 'resize' into it instead"):

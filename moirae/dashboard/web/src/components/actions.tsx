@@ -17,8 +17,8 @@ import {
 } from "./library";
 import { type FormEvent, useRef, useState } from "react";
 import { Link } from "react-router";
-import { type Alert, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
-import { findSimilar, isOpen, listTags } from "../answers";
+import { type AlertDetails, type Answer, type Command, type Verb, describeProblem, get, post } from "../api";
+import { type Remedy, findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
 import { formatAbout, formatDuration } from "../time";
 import { formatCount } from "./common";
@@ -79,7 +79,7 @@ function findReasons(answers: readonly Answer[], noRecall: string): { disabled: 
 }
 
 interface Props {
-  alert: Alert;
+  alert: AlertDetails;
   answers: Answer[];
   /** Why there are no answers. */
   noRecall: string;
@@ -191,6 +191,7 @@ export function AlertActions({ alert, answers, noRecall, reload }: Props) {
         <NoteDialog
           kind={dialog}
           tags={listTags(findSimilar(answers))}
+          present={dialog === "resolve" ? alert.notes.findLast((note) => note.kind === "resolution") : undefined}
           close={() => setDialog(null)}
           save={(body) => save(dialog, body)}
         />
@@ -230,19 +231,26 @@ interface NoteProps {
   kind: Dialog;
   /** Tags that a resolution may have. */
   tags: string[];
+  /** The resolution that is changed, if there is one. */
+  present?: Remedy;
   close: () => void;
   /** Stores it; fails with an `ApiError`. */
   save: (body: unknown) => Promise<void>;
 }
 
-export function NoteDialog({ kind, tags, close, save }: NoteProps) {
-  const [text, setText] = useState("");
+export function NoteDialog({ kind, tags, present, close, save }: NoteProps) {
+  const [text, setText] = useState(present?.text ?? "");
   const [problem, setProblem] = useState("");
   const [isSaving, setSaving] = useState(false);
-  const [detail, setDetail] = useState("");
+  const [detail, setDetail] = useState(present?.tag ?? "");
   const [outcome, setOutcome] = useState<Outcome>("open");
-  const [resolution, setResolution] = useState<ResolutionDetails>({ effect: "", supersededBy: "", link: "" });
+  const [resolution, setResolution] = useState<ResolutionDetails>({
+    effect: (present?.effect as ResolutionDetails["effect"] | null | undefined) ?? "",
+    supersededBy: present?.superseded_by ?? "",
+    link: present?.link ?? "",
+  });
   const { title, label, button, hint } = DIALOGS[kind];
+  const shownTitle = present ? "Change the resolution" : title;
   const isTextRequired = kind === "notes" || kind === "resolve";
   const isDetailRequired = kind === "assign" || kind === "checked";
   const isSuperseded = kind === "resolve" && resolution.effect === "superseded";
@@ -282,7 +290,7 @@ export function NoteDialog({ kind, tags, close, save }: NoteProps) {
   return (
     // What is being saved cannot be taken back: the dialog stays until it is known whether it is stored.
     <Modal isOpen onClose={() => isSaving || close()} variant="small" aria-labelledby="dialog-title">
-      <ModalHeader title={title} labelId="dialog-title" description={hint} />
+      <ModalHeader title={shownTitle} labelId="dialog-title" description={hint} />
       <ModalBody>
         <Form id="note-form" onSubmit={(event) => void submit(event)}>
           {kind === "assign" && (
