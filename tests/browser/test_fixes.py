@@ -27,14 +27,14 @@ def test_several_alerts_are_resolved_and_later_one_again(browser: Browser, serve
     browser.open(f"/alerts/{alert_id(1)}")
     browser.press_button("Resolve", ".actions")
     assert browser.find("#tag").get_property("value") == "restart"  # type: ignore[no-untyped-call]
-    browser.find("#text").send_keys(", came back at once")
+    browser.find("#text").send_keys("again: ")
     Select(browser.find("#effect")).select_by_value("superseded")
     browser.find("#superseded-by").send_keys("more-files")
     browser.press_button("Record the resolution", "[role=dialog]")
     browser.wait_for_text("superseded by more-files", ".notes")
     shown = browser.text(".notes")
     assert (
-        "restarted the collector, came back at once" in shown and "post-mortem or ticket" in shown
+        "again: restarted the collector" in shown and "post-mortem or ticket" in shown
     )
     assert "(superseded by more-files)" in browser.text(".alert-head")
     assert browser.serious_findings() == []
