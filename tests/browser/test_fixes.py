@@ -33,9 +33,7 @@ def test_several_alerts_are_resolved_and_later_one_again(browser: Browser, serve
     browser.press_button("Record the resolution", "[role=dialog]")
     browser.wait_for_text("superseded by more-files", ".notes")
     shown = browser.text(".notes")
-    assert (
-        "again: restarted the collector" in shown and "post-mortem or ticket" in shown
-    )
+    assert "again: restarted the collector" in shown and "post-mortem or ticket" in shown
     assert "(superseded by more-files)" in browser.text(".alert-head")
     assert browser.serious_findings() == []
     assert browser.problems() == []
