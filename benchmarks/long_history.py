@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -33,8 +33,10 @@ from recall.engines.routing import EngineRouter, PartialCache
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 from recall.scheduling import StrideScheduler
-from recall.summaries import SummaryStore
 from recall.worker import KeyCounts, ManagerConfig, RecallManager
+
+if TYPE_CHECKING:
+    from recall.summaries import SummaryStore
 
 CHUNK_COUNT = 100
 CHUNK_MICROS = 3600 * 1_000_000  # microseconds of event time in a chunk
@@ -192,25 +194,47 @@ def create_manager(
     connection: Connection[Any],
     engines: list[EngineRouter],
     stride: StrideScheduler[UUID] | None = None,
-    summaries: SummaryStore | None = None,
+    summaries: "SummaryStore | None" = None,
 ) -> RecallManager:
     """A manager that keeps tickets unchanged and has indexed the files of the archive."""
     lease = Ledger.acquire_lease(connection)
     ledger = Ledger(connection, lease, SchedulingPolicy(tickets_per_result=0))
     key_counts = KeyCounts(Reader(root, [SCHEMA]))
     key_counts.index_next_file()
+    config: dict[str, Any] = {
+        "engines": engines,
+        "query_timeout": _QUERY_TIMEOUT,
+        "stride": StrideScheduler() if stride is None else stride,
+    }
+    if summaries is not None:  # earlier versions have none
+        config["summaries"] = summaries
     return RecallManager(
         connection,
         ledger,
         Corpora(connection, root),
         key_counts=key_counts,
-        config=ManagerConfig(
-            engines=engines,
-            query_timeout=_QUERY_TIMEOUT,
-            stride=StrideScheduler() if stride is None else stride,
-            summaries=summaries,
-        ),
+        config=ManagerConfig(**config),
     )
+
+
+def build_summaries(history: BenchmarkHistory, question: SqlQuestion) -> "SummaryStore":
+    """The summaries that answer a query. Raises `ImportError` where there are none yet."""
+    from recall.engines import Template
+    from recall.summaries import SummaryBuilder, SummaryStore, find_use
+
+    shape = find_use(Template(question), SCHEMA.query_columns).shape
+    store = SummaryStore(history.root, Reader(history.root, [SCHEMA]))
+    builder = SummaryBuilder(
+        database.connect_database(history.settings, "benchmark summaries"),
+        history.root,
+        store,
+        list_wanted=lambda: {shape: True},
+        history=0.0,
+        settle_time=0.0,
+    )
+    while builder.run_once():
+        pass
+    return store
 
 
 def run_manager_until(manager: RecallManager, is_done: Callable[[], bool]) -> None:

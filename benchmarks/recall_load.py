@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
@@ -27,6 +27,7 @@ from benchmarks.long_history import (
     CHUNK_MICROS,
     START,
     BenchmarkHistory,
+    build_summaries,
     create_engines,
     create_history,
     create_manager,
@@ -53,6 +54,7 @@ OPEN_ALERTS = 4
 _APPS = 10  # with alerts
 _TERMS = 400  # different ones
 _CONTEXT_TERMS = 12  # of an event
+_NORM = make_question("p.v > 5")
 _SIMILAR = SimilarQuestion(None, 1.0, "newest", contexts=("running",), k=10, measure="tfidf", gap=0)
 _ADD_CONTEXT = """
 INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)
@@ -97,7 +99,7 @@ class AlertSource:
             self._add_event(eid, ts, {"app": app})
             event = RecallEvent(eid, ts, key={"app": app}, attributes={"app": app})
             questions: dict[str, AnyQuestion] = {
-                "norm": make_question("p.v > 5"),
+                "norm": _NORM,
                 "similar": _SIMILAR,
             }
             requests = []
@@ -140,9 +142,12 @@ def open_world(chunk_count: int) -> Iterator[tuple[BenchmarkHistory, AlertSource
 
 
 def make_manager(history: BenchmarkHistory) -> RecallManager:
-    """A manager with two query slots."""
+    """A manager with two query slots, and the summary of the norms."""
     engines = [create_engines(history.root, PartialCache()) for _ in range(2)]
-    return create_manager(history.root, history.connection, engines)
+    summaries = None
+    with suppress(ImportError):  # the installation before has none
+        summaries = build_summaries(history, _NORM)
+    return create_manager(history.root, history.connection, engines, summaries=summaries)
 
 
 def count_open(connection: sql.Connection) -> int:

@@ -20,7 +20,6 @@ from archiver.chunks import CutPolicy
 from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter
 from archiver.ingest.source_units import SourceUnit
-from archiver.read import Reader
 from archiver.times import from_micros
 from benchmarks.fixtures import folder_bytes, temporary_workspace
 from benchmarks.long_history import (
@@ -31,6 +30,7 @@ from benchmarks.long_history import (
     WORKSPACE,
     BenchmarkHistory,
     ask_history,
+    build_summaries,
     count_tasks,
     create_engines,
     create_history,
@@ -41,11 +41,9 @@ from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
 from moirae.runtime import database
-from recall.engines import Template
 from recall.engines.routing import PartialCache
 from recall.ledger import Ledger
 from recall.requests import RecallEvent, RecallRequest
-from recall.summaries import SummaryBuilder, SummaryStore, find_use
 
 _CHUNKS = 192
 _ROWS_PER_CHUNK = 105_000
@@ -63,19 +61,8 @@ class SummarisedHistory:
         self.history = history
         self._end = START + chunk_count * CHUNK_MICROS
         self._number = 0
-        shape = find_use(Template(_QUESTION), SCHEMA.query_columns).shape
-        self.store = SummaryStore(history.root, Reader(history.root, [SCHEMA]))
-        self.builder = SummaryBuilder(
-            database.connect_database(history.settings, "benchmark summaries"),
-            history.root,
-            self.store,
-            list_wanted=lambda: {shape: True},
-            history=0.0,
-            settle_time=0.0,
-        )
         began = time.thread_time()
-        while self.builder.run_once():
-            pass
+        self.store = build_summaries(history, _QUESTION)
         self.build_seconds = time.thread_time() - began
         engines = [create_engines(history.root, PartialCache())]
         self.manager = create_manager(

@@ -109,19 +109,23 @@ SELECT DISTINCT (piece->>0)::integer FROM tasks, jsonb_array_elements(pieces) AS
 WHERE state IN ('waiting', 'running', 'suspended')
 
 -- pin_pieces --
--- Store what a task reads, at its first history query.
+-- Store what a task reads, at its first history query. The commit of its answer makes this durable as well:
+-- it does not wait for the disk by itself.
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s,
     model = %(model)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+  AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- list_reads --
 -- What the queries of a task have read: first piece, end of the pieces, appends by stream.
 SELECT seen FROM tasks WHERE id = %(id)s
 
 -- mark_query_started --
--- Store that a query for the next piece of some tasks has started.
+-- Store that a query for the next piece of some tasks has started, without waiting for the disk: after a
+-- crash of the database it may not have been.
 UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
     SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
+  AND set_config('synchronous_commit', 'off', true) = 'off'
 
 -- count_failed_attempt --
 -- Count a failed attempt at the next piece of some tasks, or at the condition of ended ones.
