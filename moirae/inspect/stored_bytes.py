@@ -5,10 +5,9 @@ from datetime import UTC, date, timedelta
 from typing import NamedTuple
 
 import sql
-from archiver.ingest import Catalog
 from archiver.times import Micros, from_micros
 from moirae.inspect.report import DayBytes, StoredBytesStatus, StreamBytes
-from sql.archive import StoredBytesGateway, StoredBytesRow
+from sql.archive import StoredBytesGateway
 
 KINDS = (
     "columns",
@@ -24,7 +23,6 @@ KINDS = (
     "database",
 )
 _STREAM_KINDS = ("columns", "place", "summaries", "log", "superseded")
-_OF_ROWS = ("columns", "place")
 _MAX_DAYS = 31  # newest days of each stream
 _DAY = 86_400_000_000  # microseconds
 _RATE_SPAN = 7 * _DAY  # of the newest closed chunks, by which the rate is computed
@@ -43,22 +41,24 @@ def describe_stored_bytes(
 ) -> StoredBytesStatus:
     """As the live process has measured it last. `keep`: the retention of each stream."""
     gateway = StoredBytesGateway(connection)
-    rows = gateway.list_all()
     kinds = dict.fromkeys(KINDS, 0)
-    for row in rows:
-        kinds[row.kind] += row.bytes
-    ranges: dict[int, tuple[Micros, Micros]] = {}
-    for chunk in Catalog(connection).chunks():
-        if chunk.from_ts is not None and chunk.to_ts is not None:
-            ranges[chunk.id] = chunk.from_ts, chunk.to_ts
+    kinds_by_stream: dict[str, dict[str, int]] = {}
+    for (kind, stream), size in gateway.sum_by_kind().items():
+        kinds[kind] += size
+        if stream:
+            of_stream = kinds_by_stream.setdefault(stream, dict.fromkeys(_STREAM_KINDS, 0))
+            of_stream[kind] += size
+    chunks_by_stream: dict[str, list[ChunkSize]] = {}
+    for row in gateway.list_recent_chunks():
+        chunk = ChunkSize(row.from_ts, row.to_ts, row.bytes)
+        chunks_by_stream.setdefault(row.stream, []).append(chunk)
     streams: list[StreamBytes] = []
     days: list[DayBytes] = []
-    for stream in sorted({row.stream for row in rows if row.stream}):
-        of_stream = [row for row in rows if row.stream == stream]
-        sizes = _size_chunks(of_stream, ranges)
-        streams.append(_describe_stream(stream, of_stream, sizes, keep.get(stream)))
-        for day, size in sorted(spread_over_days(sizes).items())[-_MAX_DAYS:]:
-            days.append({"stream": stream, "day": day.isoformat(), "bytes": round(size)})
+    for stream, of_stream in sorted(kinds_by_stream.items()):
+        chunks = chunks_by_stream.get(stream, [])
+        streams.append(_describe_stream(stream, of_stream, measure_rate(chunks), keep.get(stream)))
+        for day, day_bytes in sorted(spread_over_days(chunks).items())[-_MAX_DAYS:]:
+            days.append({"stream": stream, "day": day.isoformat(), "bytes": round(day_bytes)})
     return {
         "measured_at": gateway.get_measured_at(),
         "kinds": kinds,
@@ -67,35 +67,17 @@ def describe_stored_bytes(
     }
 
 
-def _size_chunks(
-    rows: Sequence[StoredBytesRow], ranges: Mapping[int, tuple[Micros, Micros]]
-) -> list[ChunkSize]:
-    """The closed chunks of a stream that have a beginning and an end, oldest first."""
-    sizes: dict[int, int] = {}
-    for row in rows:
-        if row.kind in _OF_ROWS and row.chunk in ranges:
-            sizes[row.chunk] = sizes.get(row.chunk, 0) + row.bytes
-    return [ChunkSize(*ranges[chunk], size) for chunk, size in sorted(sizes.items())]
-
-
 def _describe_stream(
-    stream: str,
-    rows: Sequence[StoredBytesRow],
-    sizes: Sequence[ChunkSize],
-    keep: timedelta | None,
+    stream: str, kinds: Mapping[str, int], rate: float | None, keep: timedelta | None
 ) -> StreamBytes:
-    totals = dict.fromkeys(_STREAM_KINDS, 0)
-    for row in rows:
-        totals[row.kind] += row.bytes
-    rate = measure_rate(sizes)
     keep_bytes: int | None = None
     if rate is not None and keep is not None:
-        stored = totals["columns"] + totals["place"]
-        with_summaries = 1 + totals["summaries"] / stored if stored else 1.0
+        stored = kinds["columns"] + kinds["place"]
+        with_summaries = 1 + kinds["summaries"] / stored if stored else 1.0
         keep_bytes = round(rate * (keep / timedelta(days=1)) * with_summaries)
     return {
         "stream": stream,
-        "kinds": totals,
+        "kinds": kinds,
         "bytes_per_day": rate,
         "keep_seconds": None if keep is None else keep.total_seconds(),
         "keep_bytes": keep_bytes,

@@ -20,21 +20,30 @@ class StoredBytesRow:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkBytesRow:
+    """The bytes of the rows of a stream in a closed chunk, whose times are in microseconds."""
+
+    stream: str
+    from_ts: int
+    to_ts: int
+    bytes: int
+
+
 class StoredBytesGateway(Gateway):
     queries = "stored_bytes"
 
-    def list_all(self) -> list[StoredBytesRow]:
-        """All that was measured last."""
-        return self._records(StoredBytesRow, "list_all")
+    def sum_by_kind(self) -> dict[tuple[str, str], int]:
+        """Bytes by kind and stream; "": of none, or of all."""
+        return {(kind, stream): size for kind, stream, size in self._execute("sum_by_kind")}
 
     def sum_by_chunk(self) -> dict[tuple[str, int], int]:
         """The bytes of the rows of all streams, by kind and chunk."""
-        sums: dict[tuple[str, int], int] = {}
-        for row in self.list_all():
-            if row.chunk != ALL_CHUNKS:
-                key = row.kind, row.chunk
-                sums[key] = sums.get(key, 0) + row.bytes
-        return sums
+        return {(kind, chunk): size for kind, chunk, size in self._execute("sum_by_chunk")}
+
+    def list_recent_chunks(self) -> list[ChunkBytesRow]:
+        """Closed chunks of the newest 31 days with the bytes of each stream, oldest first."""
+        return self._records(ChunkBytesRow, "list_recent_chunks")
 
     def get_measured_at(self) -> datetime | None:
         """When it was measured; None: not yet."""

@@ -1,6 +1,18 @@
--- list_all --
--- All that was measured last.
-SELECT kind, stream, chunk, bytes FROM stored_bytes ORDER BY kind, stream, chunk
+-- sum_by_kind --
+-- The bytes of each kind and stream.
+SELECT kind, stream, sum(bytes)::bigint AS bytes FROM stored_bytes GROUP BY kind, stream ORDER BY kind, stream
+
+-- sum_by_chunk --
+-- The bytes of the rows of all streams, by kind and chunk.
+SELECT kind, chunk, sum(bytes)::bigint AS bytes FROM stored_bytes WHERE chunk >= 0 GROUP BY kind, chunk
+
+-- list_recent_chunks --
+-- The bytes of the rows of each stream in closed chunks of the newest 31 days, oldest first; times in microseconds.
+SELECT s.stream, (extract(epoch FROM c.from_ts) * 1000000)::bigint AS from_ts,
+       (extract(epoch FROM c.to_ts) * 1000000)::bigint AS to_ts, sum(s.bytes)::bigint AS bytes
+FROM stored_bytes s JOIN chunks c ON c.id = s.chunk
+WHERE c.from_ts IS NOT NULL AND c.to_ts > (SELECT max(to_ts) FROM chunks) - interval '31 days'
+GROUP BY s.stream, c.id ORDER BY c.id
 
 -- get_measured_at --
 -- When the bytes of the workspace were last measured.
