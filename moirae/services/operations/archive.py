@@ -452,6 +452,7 @@ def _summarize_chunk(
         row_count += files.rows
         file_count += files.file_count
         byte_count += files.bytes
+    unknown = None if byte_count else 0
     return {
         "id": record.chunk.id,
         "from": optional_datetime(record.chunk.from_ts),
@@ -460,8 +461,8 @@ def _summarize_chunk(
         "rows": row_count,
         "files": file_count,
         "bytes": byte_count,
-        "columns": measured.get(("columns", record.chunk.id)),
-        "place": measured.get(("place", record.chunk.id)),
+        "columns": measured.get(("columns", record.chunk.id), unknown),
+        "place": measured.get(("place", record.chunk.id), unknown),
         "clustered": record.is_clustered,
         "version": record.version,
     }
