@@ -163,4 +163,4 @@ def test_ad_hoc_queries_read_events(spark: SparkSession, settings: Settings) -> 
 def test_recalls_read_alerts_by_a_context_only(spark: SparkSession, settings: Settings) -> None:
     text = RULES.replace("FROM events.Many m WHERE m.host", "FROM alerts m WHERE m.rule")
     _, found = check(spark, settings, text)
-    assert found == ["r.yaml:15:41: g/High: alerts: name a context or surrounding that reads them"]
+    assert found == ["r.yaml:16:47: g/High: alerts: name a context or surrounding that reads them"]
