@@ -85,6 +85,7 @@ EXAMPLES: Mapping[str, Example] = {
         GROUP + CPU_HIGH.format(stream="cpu") + PROCESSES,
         4,
     ),
+    "changes": Example("docs/howto/show-changes.md", 1, GROUP + CPU_HIGH.format(stream="cpu")),
     "stages": Example("docs/concepts/revisions.md", 0, GROUP + NODE_BUSY, 4),
     "readme": Example("README.md", 0, GROUP),
     "machine": Example("docs/howto/monitor-a-machine.md", 1),
