@@ -259,7 +259,7 @@ class _Running:
         return victim
 
     def finish(self) -> None:
-        """Stop all, read the rest, and compact to the end."""
+        """Stop all; what is left of a released workspace's files is there for a drain."""
         for copy in self._copies.values():
             copy.kill()
             copy.join()
