@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_pages_have_each_chunk_once_in_order(monkeypatch: pytest.MonkeyPatch) ->
     numbers: list[Sequence[int]] = []
     cursor = None
     while True:
-        page = list_chunks.function(Mock(), ChunkQuery(limit=2, cursor=cursor, count=True))
+        page = list_chunks.function(MagicMock(), ChunkQuery(limit=2, cursor=cursor, count=True))
         numbers.append([chunk["id"] for chunk in page.chunks])
         assert page.total == 5
         cursor = page.next
