@@ -59,7 +59,9 @@ class TagGateway(Gateway):
 
         Notes keep the tag that was recorded.
         """
-        for statement in ("rename_notes", "rename_superseding", "rename_shown", "rename_names"):
-            self._execute(statement, old=old, new=new)
+        self._execute("rename_notes", old=old, new=new)
+        self._execute("rename_superseding", old=old, new=new)
+        self._execute("rename_shown", old=old, new=new)
+        self._execute("rename_names", old=old, new=new)
         self._execute("put_name", old=old, new=new, author=author)
         self._execute("delete_name", tag=new)

@@ -51,6 +51,7 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_set_aside", **names)
         self._execute("rename_set_aside_streams", **names)
         self._execute("rename_summaries", **names)
+        self._execute("rename_stored_bytes", **names)
         self._execute("rename_column_rewrites", **names)
         self._execute("rename_unread_input", **names)
         self._execute("rename_skipped_records", **names)

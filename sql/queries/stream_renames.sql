@@ -55,6 +55,10 @@ UPDATE set_aside SET name = %(new)s WHERE kind IN ('stream', 'topic') AND name =
 -- rename_summaries --
 DELETE FROM summaries WHERE stream = %(old)s
 
+-- rename_stored_bytes --
+-- They are measured anew under the new name.
+DELETE FROM stored_bytes WHERE stream = %(old)s
+
 -- rename_column_rewrites --
 DELETE FROM column_rewrites WHERE stream = %(old)s
 

@@ -201,7 +201,7 @@ CHECKS: dict[str, Callable[[Archive], None] | None] = {
     "chunks.recent": check_recent,
     "chunks.keep": check_keep,
     # Tests of their own: test_changing_streams.py, test_column_changes.py, test_growing_files.py,
-    # test_redaction.py, test_retention.py, test_summaries.py.
+    # test_recent_changes.py, test_redaction.py, test_retention.py, test_summaries.py.
     "source": None,
     "was": None,
     "columns": None,
@@ -211,6 +211,7 @@ CHECKS: dict[str, Callable[[Archive], None] | None] = {
     "redact": None,
     "keep": None,
     "summaries": None,
+    "changes": None,
 }
 
 

@@ -54,6 +54,7 @@ class FailingIngest:
             record_commit=lambda _: None,
             detect_and_settle=lambda _: None,
             detect_early=lambda _: None,
+            detect_alerts=lambda: None,
             run=lambda: None,
         )
         failures = UnitFailures(self.set_aside, units, now=lambda: self.now)
