@@ -106,16 +106,20 @@ class RevisionRows:
     def _settled_to(
         self, rules: Sequence[str], settled: Mapping[str, Micros | None]
     ) -> Micros | None:
-        """The event time up to which rules are settled. What is posted is complete."""
+        """The event time up to which rules are settled. What is posted is complete.
+
+        Without rules that run, such as where they are disabled, all of their alerts are known.
+        """
         times: list[Micros | None] = []
         for rule in rules:
             if rule.startswith(EXTERNAL_PREFIX):
                 times.append(self._watermark())
             elif rule in settled:  # one that does not run has no further alerts
                 times.append(settled[rule])
+        if not times:
+            return self._watermark()
         settled_times = [time for time in times if time is not None]
-        is_complete = settled_times and len(settled_times) == len(times)
-        return min(settled_times) if is_complete else None
+        return min(settled_times) if len(settled_times) == len(times) else None
 
     def _is_changed(self, name: str, number: object) -> bool:
         """Whether a stream has another number than at the last call, which is noted."""
