@@ -58,11 +58,14 @@ def infer_labelled(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]] | No
     if not rows or len(rows) < _MIN_LABELLED_SHARE * len(texts):
         return None
     labels = _merge_labels(rows)
+    names = [re.sub("[^A-Za-z0-9]", "_", label) for label in labels]
+    if len(set(names)) < len(names):  # a group has one name
+        return None
     pattern = ""
-    for label in labels:
+    for label, name in zip(labels, names, strict=True):
         values = [row[label] for row in rows if label in row]
         is_bracketed = all(value[:1] == "[" and value[-1:] == "]" for value in values)
-        group = rf"(?P<{re.sub('[^A-Za-z0-9]', '_', label)}>"
+        group = rf"(?P<{name}>"
         value = rf"\[{group}[^\t\]]*)\]" if is_bracketed else rf"{group}[^\t]*)"
         if "-" in values:  # no value
             value = f"(?:-|{value})"

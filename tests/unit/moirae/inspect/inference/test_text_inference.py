@@ -7,6 +7,7 @@ import pytest
 
 from moirae.config import Stream
 from moirae.inspect import propose_stream, read_sample
+from moirae.inspect.inference.text_inference import infer_labelled
 
 TEN = "2026-11-20T10:00:00"
 # Two lines of each program, the time of the first one, and its message.
@@ -122,3 +123,8 @@ def test_labels_divided_by_tabs_are_fields(tmp_path: Path) -> None:
     assert sample.refused_count == 0
     rows = [[row[name] for name in ("host", "forwarded_for", "req", "size")] for row in sample.rows]
     assert rows == [["a", None, "GET / HTTP/1.1", 941], ["b", "c", "GET /x", None]]
+
+
+def test_labels_that_would_be_one_group_are_no_labelled_text() -> None:
+    assert infer_labelled([b"a-b:1\ta.b:2"]) is None
+    assert infer_labelled([b"a-b:1\ta.c:2"]) is not None
