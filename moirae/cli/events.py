@@ -15,6 +15,7 @@ from moirae.cli.options import (
     OutputOption,
     RuleOption,
     WorkspaceOption,
+    escape_control,
     print_json,
     print_omitted_count,
     print_properties,
@@ -26,6 +27,7 @@ from sql.events import StoredEventRow
 
 if TYPE_CHECKING:
     from moirae.services.operations.events import EventDetails
+    from moirae.services.operations.recent_changes import ListedChange
 
 app = RemoteTyper(help="List and inspect events.", no_args_is_help=True)
 
@@ -107,12 +109,16 @@ def changes(
     elif not recent.changes and not recent.unread:
         print(f"no change within {within} before, in {', '.join(recent.streams)}")
     for change in recent.changes:
-        lines = change.sentence.split("; ")
-        print(f"{change.ts:%Y-%m-%d %H:%M:%SZ}  {lines[0]}", *lines[1:], sep="\n    ")
+        print(_format_change(change))
     if recent.omitted:
         print(f"… and {recent.omitted:,} more")
     for entry in recent.unread:
         print(f"{entry.stream}: {entry.reason}")
+
+
+def _format_change(change: "ListedChange") -> str:
+    first, *others = escape_control(change.sentence).split("; ")
+    return "\n    ".join([f"{change.ts:%Y-%m-%d %H:%M:%SZ}  {first}", *others])
 
 
 def _format_row(event: StoredEventRow) -> tuple[Any, ...]:
