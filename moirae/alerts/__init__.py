@@ -22,10 +22,11 @@ from moirae.alerts.external import (
     continue_alert,
     make_external_event,
 )
+from moirae.alerts.fix_records import FixRecords
 from moirae.alerts.fixes import CAME_BACK_WITHIN, FixRecord, format_span, summarize_fixes
 from moirae.alerts.folding import FoldedAlert, fold_alerts, sort_event
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
-from moirae.alerts.lookup import add_fix_records, find_event, find_event_or_recall
+from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import Effect, NoteKind, Outcome, add_note
 from moirae.alerts.silence import AlertEnd, EndingAlert, SilenceReason, decide_end
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
@@ -58,7 +59,7 @@ __all__ = [
     "RankedStep",
     "SilenceReason",
     "UNSET",
-    "add_fix_records",
+    "FixRecords",
     "add_note",
     "built_in",
     "canonical_json",

@@ -1,18 +1,13 @@
-"""Lookup of events, alerts and recalls by ID or unique prefix, for every command that takes one; and of
-what became of fixes.
-"""
+"""Lookup of events, alerts and recalls by ID or unique prefix, for every command that takes one."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 import sql
-from moirae.alerts.fixes import CAME_BACK_WITHIN, summarize_fixes
 from moirae.errors import NotFound, UsageError
-from sql.alerts import TagGateway
 from sql.reports import LookupGateway
 
 _HYPHEN_POSITIONS = (8, 12, 16, 20)  # hexadecimal digits of a UUID before each hyphen
@@ -25,19 +20,6 @@ class IdMatch:
 
     kind: Literal["event", "recall"]
     id: UUID
-
-
-def add_fix_records(
-    connection: sql.Connection, rule: str, forecast: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """A forecast with `records`: what became of each of its tags, see `FixRecord.describe`."""
-    if not forecast.get("tags"):
-        return forecast
-    tried = TagGateway(connection).list_tried(rule)
-    fixes = summarize_fixes(tried, (), CAME_BACK_WITHIN, datetime.now(UTC))
-    descriptions = {fix.tag: fix.describe() for fix in fixes}
-    tags = [tag for tag, _ in forecast["tags"] if tag in descriptions]
-    return {**forecast, "records": {tag: descriptions[tag] for tag in tags}}
 
 
 def find_event(connection: sql.Connection, prefix: str) -> UUID:

@@ -10,7 +10,7 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 import sql
-from moirae.alerts import add_fix_records
+from moirae.alerts import FixRecords
 from sql.events import EventGateway
 from sql.recalls import LastAnswerRow
 from sql.reports import OverviewGateway
@@ -175,7 +175,8 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
     remaining: Mapping[UUID, float | None] = {}
     if open_tasks:
         remaining = forecast_tasks(connection, open_tasks, concurrency)
-    answers = [_make_answer(connection, eid, row, remaining.get(row.task)) for row in rows]
+    records = FixRecords(connection)
+    answers = [_make_answer(connection, eid, row, remaining.get(row.task), records) for row in rows]
     stages = {row.name: row for row in RowRevisionGateway(connection).list_stages(eid)}
     answers += map(_make_stage_answer, stages.values())
     return sorted(answers, key=lambda answer: (_KINDS.index(answer.kind), answer.recall))
@@ -195,7 +196,11 @@ def make_hits(
 
 
 def _make_answer(
-    connection: sql.Connection, eid: UUID, row: LastAnswerRow, remaining_seconds: float | None
+    connection: sql.Connection,
+    eid: UUID,
+    row: LastAnswerRow,
+    remaining_seconds: float | None,
+    records: FixRecords,
 ) -> RecallAnswer:
     from recall.confidence import MatchConfidence
 
@@ -205,7 +210,7 @@ def _make_answer(
     confidence = MatchConfidence(row.comparable, row.match)
     forecast = row.forecast
     if forecast is not None:
-        forecast = add_fix_records(connection, row.rule, forecast)
+        forecast = records.add_to(forecast, row.rule)
     candidates = None
     if row.request["kind"] == "similar":
         if row.answer is not None:

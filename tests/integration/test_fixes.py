@@ -8,7 +8,7 @@ import pytest
 from psycopg import Connection
 from typer.testing import CliRunner
 
-from moirae.alerts import add_fix_records, add_note
+from moirae.alerts import FixRecords, add_note
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import Conflict, NotFound, UsageError
@@ -180,9 +180,9 @@ def test_fix_shows_how_often_its_alerts_came_back(
         "no action needed": "no action needed 1 time",
     }
     forecast = {"tags": [["resize", 0.5], ["restart", 0.25]], "new_tag": 0.25}
-    records = add_fix_records(connection, RULE, forecast)["records"]
+    records = FixRecords(connection).add_to(forecast, RULE)["records"]
     assert list(records) == ["restart"] and records["restart"].startswith("worked 2 of 4 times")
-    assert add_fix_records(connection, RULE, {"tags": [], "withheld": True}) == {
+    assert FixRecords(connection).add_to({"tags": [], "withheld": True}, RULE) == {
         "tags": [],
         "withheld": True,
     }

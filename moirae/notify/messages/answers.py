@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sql
 from archiver.times import from_micros
-from moirae.alerts import add_fix_records
+from moirae.alerts import FixRecords
 from moirae.notify.messages.content import format_time
 from moirae.notify.messages.forecast import describe_forecast
 from moirae.notify.routing.alert import NotifiedAlert
@@ -37,7 +37,8 @@ def find_history_of(
     answers = gateway.list_answers(list(events.values()))
     if not answers:
         return {}
-    answers = [_add_records(connection, answer) for answer in answers]
+    records = FixRecords(connection)
+    answers = [_add_records(records, answer) for answer in answers]
     past_events = {UUID(hit["past_eid"]) for answer in answers for hit in _list_hits(answer)}
     fixes = {fix.eid: fix for fix in gateway.list_fixes(past_events)} if past_events else {}
     by_event: dict[UUID, list[AnswerOfEventRow]] = {}
@@ -50,11 +51,10 @@ def find_history_of(
     }
 
 
-def _add_records(connection: sql.Connection, answer: AnswerOfEventRow) -> AnswerOfEventRow:
+def _add_records(records: FixRecords, answer: AnswerOfEventRow) -> AnswerOfEventRow:
     if answer.forecast is None:
         return answer
-    forecast = add_fix_records(connection, answer.rule, answer.forecast)
-    return replace(answer, forecast=forecast)
+    return replace(answer, forecast=records.add_to(answer.forecast, answer.rule))
 
 
 def describe_answers(
