@@ -1,8 +1,9 @@
 """What a rule reads: streams, derived streams, relations, and streams of recalls and stages. No I/O."""
 
+from moirae.rules.event_names import find_tables_in
 from moirae.rules.revision_streams import list_queries
 from moirae.rules.rule_set import Rule
-from recall.query import Unsupported, find_tables_reached, tables_in
+from recall.query import find_tables_reached
 
 
 def find_tables_read(rule: Rule) -> frozenset[str]:
@@ -15,7 +16,7 @@ def find_tables_read(rule: Rule) -> frozenset[str]:
     tables = {name.lower() for name in (spec.stream, spec.expected) if name is not None}
     for sql in (spec.expr, *list_queries(spec).values()):
         if sql is not None:
-            tables |= _tables_in(sql) - own
+            tables |= find_tables_in(sql) - own
     derived = {query.stream.lower(): query.expr for query in rule.derived}
     return find_tables_reached(tables, derived)
 
@@ -26,10 +27,3 @@ def may_read(rule: Rule, name: str) -> bool:
     texts = [spec.expr, spec.stream, spec.expected, *list_queries(spec).values()]
     texts += [query.expr for query in rule.derived]
     return any(name in text.lower() for text in texts if text is not None)
-
-
-def _tables_in(sql: str) -> frozenset[str]:
-    try:
-        return tables_in(sql)
-    except Unsupported:
-        return frozenset()

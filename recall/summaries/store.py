@@ -87,12 +87,12 @@ class Summary:
         self.costs = replace(self.costs, asked_count=self.costs.asked_count + chunks)
 
     def measure_lookup(self, seconds: float) -> None:
-        """KeptAggregate how long an event took for a chunk that a node answers."""
+        """Record how long an event took for a chunk that a node answers."""
         measured = _smooth(self.costs.lookup_seconds, seconds)
         self.costs = replace(self.costs, lookup_seconds=measured)
 
     def measure_read(self, seconds: float) -> None:
-        """KeptAggregate how long an event took to read rows, about those of a chunk."""
+        """Record how long an event took to read rows, about those of a chunk."""
         measured = _smooth(self.costs.read_seconds, seconds)
         self.costs = replace(self.costs, read_seconds=measured)
 

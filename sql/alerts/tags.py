@@ -11,7 +11,7 @@ class TriedFixRow:
     """The last resolution of an alert, and what became of the alert.
 
     `effect`, `superseded_by`: see `AlertNoteRow`. `at`: when it was recorded. `ends_at`: of the
-    alert. `next_at`: when the next alert of the same key fired.
+    alert. `next_at`: when the next alert of the same key that fired began.
     """
 
     rule: str

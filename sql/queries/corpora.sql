@@ -5,9 +5,9 @@
 SELECT pg_advisory_xact_lock(hashtextextended('moirae numbers', 0))
 
 -- add_settled --
--- Number settled contexts in event order, once their alert has fired by settled events alone. These
--- are the first events of alerts or, for some rules, every event, and for some of alerts that never fire, too. Events before `corpus_from` are
--- numbered when their view is computed (see `add_past`).
+-- Number settled contexts in event order, once their alert has fired by settled events alone; of
+-- `rules_of_unfired`, also those of alerts that never fire. These are the first events of alerts or, for
+-- `rules_of_every_event`, all. Events before `corpus_from` are numbered when their view is computed (see `add_past`).
 WITH ready AS (
     SELECT c.rule, c.version, c.eid FROM contexts c
     JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid

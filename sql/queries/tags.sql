@@ -1,6 +1,6 @@
 -- list_tried --
 -- Alerts whose last resolution has a tag or says that no action was needed, by its time. `next_at`: when the next alert of
--- the same key fired.
+-- the same key that fired began.
 WITH tagged AS (
     SELECT a.rule, a.fingerprint, coalesce(n.tried, n.tag) AS tag, n.effect, n.superseded_by, n.at, a.id, a.ends_at
     FROM remedies n JOIN alerts a ON a.id = n.alert_id
