@@ -8,10 +8,12 @@ from moirae.deployments.check import find_changed_keys
 from moirae.errors import Problem, ProblemsError, has_errors
 from moirae.rules import (
     Definition,
+    EventStream,
     Rule,
     RuleSet,
     build_event_streams,
     changed_columns,
+    find_refusal,
     find_unused_keys,
     parse_rules,
 )
@@ -139,11 +141,18 @@ def _find_changed_events(
         for stream in reader.rule.event_streams:
             if stream.rule != definition.name:
                 continue
-            *_, changed = build_event_streams(stream.name, definition, settings.streams)
-            if (changed.expr, changed.columns) != (stream.expr, stream.columns):
+            if _differs(stream, definition, settings):
                 message = (
                     f"{reader.name} reads events of this rule, which would change: change it in the "
                     "rule files, for both"
                 )
                 yield definition.rule.make_problem(message, "alert")
                 return
+
+
+def _differs(stream: EventStream, definition: Definition, settings: Settings) -> bool:
+    """Whether the query that computes a rule's events is not that of a stream, or there is none."""
+    if find_refusal(definition) is not None:
+        return True
+    *_, changed = build_event_streams(stream.name, definition, settings.streams)
+    return (changed.expr, changed.columns) != (stream.expr, stream.columns)

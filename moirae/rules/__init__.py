@@ -17,7 +17,7 @@ from moirae.rules.definition import (
     make_external_definition,
 )
 from moirae.rules.event_names import list_event_names, list_event_queries
-from moirae.rules.event_streams import build_event_streams, find_event_streams
+from moirae.rules.event_streams import build_event_streams, find_event_streams, find_refusal
 from moirae.rules.external import (
     EXTERNAL_PREFIX,
     LABELS_ATTRIBUTE,
@@ -29,7 +29,7 @@ from moirae.rules.key_sources import KeySource, find_key_sources
 from moirae.rules.model import AlertSpec, LintName, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
-from moirae.rules.rule_set import RevisionStream, Rule, RuleSet, has_same_alerts
+from moirae.rules.rule_set import EventStream, RevisionStream, Rule, RuleSet, has_same_alerts
 from moirae.rules.rule_text import extract_rule, render_rule
 from moirae.rules.tables_read import find_tables_read, may_read
 from moirae.rules.templates import render
@@ -42,6 +42,7 @@ __all__ = [
     "AlertSpec",
     "Definition",
     "EXTERNAL_PREFIX",
+    "EventStream",
     "KeySource",
     "LintName",
     "LABELS_ATTRIBUTE",
@@ -65,6 +66,7 @@ __all__ = [
     "find_alert_readers",
     "find_event_streams",
     "find_key_sources",
+    "find_refusal",
     "find_tables_read",
     "find_unused_keys",
     "list_event_names",
