@@ -117,8 +117,8 @@ def changes(
 
 
 def _format_change(change: "ListedChange") -> str:
-    first, *others = escape_control(change.sentence).split("; ")
-    return "\n    ".join([f"{change.ts:%Y-%m-%d %H:%M:%SZ}  {first}", *others])
+    heading, *details = escape_control(change.sentence).split("; ")
+    return "\n    ".join([f"{change.ts:%Y-%m-%d %H:%M:%SZ}  {heading}", *details])
 
 
 def _format_row(event: StoredEventRow) -> tuple[Any, ...]:
