@@ -33,7 +33,7 @@ MODULES_BY_TEST = {
         moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.reports.late_rows moirae.backtest.reports.row_intervals
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
     "integration/test_started_backtests.py": """
-        moirae.backtest_process moirae.deployments.drafts moirae.services.backtest_runs
+        moirae.backtest_process moirae.services.backtest_runs
         moirae.services.operations.backtests moirae.services.operations.drafts
         sql.rules.backtests""",
     "integration/test_tuning.py": "moirae.backtest.tuning.variants",
@@ -118,7 +118,7 @@ MODULES_BY_TEST = {
     "integration/test_lift.py": "recall.engines.pending_events",
     "integration/test_learned_recalls.py": "recall.learned_models",
     "integration/test_list_commands.py": """
-        moirae.alerts.lookup moirae.alerts.store moirae.cli.events
+        moirae.alerts.lookup moirae.alerts.store
         moirae.history.plan moirae.history.store""",
     "integration/test_overview.py": "moirae.services.operations.overview sql.reports.overview",
     "integration/test_status_command.py": "moirae.inspect.changed_declarations",
