@@ -126,8 +126,9 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
         )
     if status["maintenance_errors"]:
         first = status["maintenance_errors"][0]
+        chunks = {error["chunk"] for error in status["maintenance_errors"]}
         yield (
-            f"maintenance of {len(status['maintenance_errors']):,} chunks fails, their files stay as "
+            f"maintenance of {len(chunks):,} chunks fails, their files stay as "
             f"they are: chunk {first['chunk']}: {first['task']}: {_shorten(first['error'])}"
         )
     yield from _find_process_problems(status)

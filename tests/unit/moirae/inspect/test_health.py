@@ -226,3 +226,13 @@ def test_process_without_heartbeat_is_late_until_it_is_a_problem(
     status = _status({}, **roles)
     (process,) = [process for process in status["processes"] if process["role"] == role]
     assert describe_liveness(process, status) == liveness
+
+
+def test_chunk_whose_tasks_fail_counts_once() -> None:
+    status = _status({}, live=("running", 1))
+    for chunk, task in ((3, "cluster"), (3, "compact"), (4, "cluster")):
+        error = {"chunk": chunk, "task": task, "error": "rows would be lost"}
+        status["maintenance_errors"].append(error)
+    (problem,) = list_problems(status)
+    assert problem.startswith("maintenance of 2 chunks fails")
+    assert problem.endswith("chunk 3: cluster: rows would be lost")
