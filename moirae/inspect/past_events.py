@@ -357,7 +357,7 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
     for stream, until in coverage.get("ended", {}).items():
         parts.append(f"rows of {stream} before {from_micros(until):%Y-%m-%d %H:%M}Z expired")
     for column, (low, high) in coverage.get("unread", {}).items():
-        parts.append(f"{column} of unread rows is between {low:g} and {high:g}")
+        parts.append(f"{column} of unread rows is between {low:.15g} and {high:.15g}")
     if coverage["final"]:
         parts.append("final but partial" if coverage["partial"] else "final")
     return ", ".join(parts)

@@ -21,6 +21,10 @@ COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "
             {"asked_to": 86_400_000_000, "ranges": 7},
             "2 of 5 chunks, back to 1970-01-01 00:00Z, up to 1970-01-02 00:00Z, 7 ranges of time",
         ),
+        (  # digits are not rounded: these are bounds
+            {"unread": {"bytes": [0.5, 12_345_678]}},
+            "2 of 5 chunks, back to 1970-01-01 00:00Z, bytes of unread rows is between 0.5 and 12345678",
+        ),
         (
             {"by_summary": 4, "hopeful": 0},
             "6 of 9 chunks, back to 1970-01-01 00:00Z, 4 of them by their summary, "
