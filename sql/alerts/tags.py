@@ -61,6 +61,7 @@ class TagGateway(Gateway):
         """
         self._execute("rename_notes", old=old, new=new)
         self._execute("rename_superseding", old=old, new=new)
+        self._execute("clear_superseded_by_itself", tag=new)
         self._execute("rename_shown", old=old, new=new)
         self._execute("rename_names", old=old, new=new)
         self._execute("put_name", old=old, new=new, author=author)

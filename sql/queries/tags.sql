@@ -33,6 +33,10 @@ UPDATE alert_notes SET tag = %(new)s, recorded_tag = nullif(coalesce(recorded_ta
 -- rename_superseding --
 UPDATE alert_notes SET superseded_by = %(new)s WHERE superseded_by = %(old)s
 
+-- clear_superseded_by_itself --
+-- A fix is not superseded by one that has become the same.
+UPDATE alert_notes SET effect = NULL, superseded_by = NULL WHERE superseded_by = %(tag)s AND tag = %(tag)s
+
 -- rename_shown --
 -- Forecasts that were shown are compared with the tags of later resolutions: the shares of the old name count for the new.
 UPDATE shown_forecasts SET shares = jsonb_set(shares #- ARRAY['tags', %(old)s], ARRAY['tags', %(new)s], jsonb_build_array(

@@ -89,6 +89,8 @@ def test_renamed_tag_is_learned_by_its_new_name_and_keeps_the_recorded_one(
     fixes.merge_tags(services, MergedTags(tags=["resize"], into="restart"))
     (tag,) = fixes.list_tags(services, TagQuery.model_validate({"rule": "r"}))
     assert (tag.tag, tag.alerts, sorted(tag.formerly)) == ("restart", 4, ["reboot", "resize"])
+    (note,) = alerts.show_alert(services, str(alert_id(2))).notes
+    assert (note.tag, note.effect, note.superseded_by) == ("restart", None, None)
     shown = connection.execute("SELECT shares->'tags' FROM shown_forecasts").fetchone()
     assert shown == ({"restart": [0.75, 0.625]},)
 
