@@ -142,7 +142,7 @@ class _Creation:
         )
         parts: dict[str, FileEntry] = {}
         landing = LandingCopies(self._settings.home, self._staging / "landing")
-        with ExitStack() as dumping, ExitStack() as taking:
+        with ExitStack() as ending, ExitStack() as dumping, ExitStack() as taking:
             connection = taking.enter_context(connect_database(self._settings, "backup"))
             state = taking.enter_context(take_state(connection, self._root, landing))
             self._check_tables(state, connection)
@@ -162,6 +162,8 @@ class _Creation:
                 # From here on the connection, whose snapshot is dumped, is that thread's.
                 snapshot = taking.pop_all()
                 written_dump = start_thread(partial(self._write_dump, dump, snapshot), "dump")
+                # A backup that fails ends the dump first; nothing is written once it has returned.
+                ending.callback(wait, [written_dump])
             parts[FILES_PART] = self._write_files(state)
             landing.clear()
             incomplete = [name for name in self._repository.list_incomplete() if name != self._name]

@@ -557,6 +557,7 @@ def test_changed_byte_is_found_by_doctor_and_background_checks_and_is_not_backed
             assert any("SHA-256 differs" in text for text in problems_of(original))
             with pytest.raises(MoiraeError, match="is not what was written"):
                 make_backup(original, folder / "backups")
+            assert "dump" not in {thread.name for thread in threading.enumerate()}
         finally:
             Path(path).write_bytes(content)
         FileChecks(open_storage(original), checks, timedelta(0)).run_once()
