@@ -1,5 +1,6 @@
 """Ranges of event time."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -70,5 +71,25 @@ class TimeRange(NamedTuple):
             None if self.end is None else self.end + end,
         )
 
+    def touches(self, later: "TimeRange") -> bool:
+        """Whether a range that begins at the same time or later begins before this one ends, or
+        when it does.
+        """
+        return self.end is None or later.start is None or later.start <= self.end
+
 
 ALL_TIME = TimeRange()
+
+
+def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
+    """As few ranges that cover the same time, in ascending order and apart."""
+    merged: list[TimeRange] = []
+    for time_range in sorted(ranges, key=_start_order):
+        if merged and merged[-1].touches(time_range):
+            time_range = merged.pop().enclose(time_range)
+        merged.append(time_range)
+    return tuple(merged)
+
+
+def _start_order(time_range: TimeRange) -> tuple[bool, Micros]:
+    return time_range.start is not None, time_range.start or 0

@@ -6,7 +6,7 @@ two hours.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from archiver.time_range import TimeRange
+from archiver.time_range import TimeRange, merge_ranges
 from archiver.times import Micros, from_micros, to_micros
 
 Recurrence = Literal["hour_of_day", "hour_of_week", "day_of_week"]
@@ -74,7 +74,9 @@ class Season:
             start = first + ((local_start - first - length) // period + 1) * period
             while start < segment.end + offset:
                 occurrence = TimeRange(start - offset, start + length - offset)
-                ranges.append(occurrence.intersect(segment))
+                part = occurrence.intersect(segment)
+                if not part.is_empty:
+                    ranges.append(part)
                 start += period
         return merge_ranges(ranges)
 
@@ -115,24 +117,6 @@ class Landmark:
             if instant <= ts:
                 return instant
         return _first_instant((local_day - 2) * DAY + self.time_of_day, self.zone)
-
-
-def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
-    """Ranges in ascending order as few that are apart; empty ones are left out."""
-    merged: list[TimeRange] = []
-    for time_range in ranges:
-        if time_range.is_empty:
-            continue
-        if merged and _touches(merged[-1], time_range):
-            merged[-1] = merged[-1].enclose(time_range)
-        else:
-            merged.append(time_range)
-    return tuple(merged)
-
-
-def _touches(first: TimeRange, second: TimeRange) -> bool:
-    """Whether a range begins before another one ends, or when it does; `first` begins first."""
-    return first.end is None or second.start is None or second.start <= first.end
 
 
 def _first_instant(local_time: Micros, zone: str) -> Micros:

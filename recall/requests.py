@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid5
 
-from archiver.time_range import TimeRange
+from archiver.time_range import TimeRange, merge_ranges
 from archiver.times import Micros
 from recall.event_plans import NO_PLAN, EventPlan
-from recall.history_ranges import Landmark, Season, merge_ranges
+from recall.history_ranges import Landmark, Season
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -312,12 +312,7 @@ def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
 
 def union_ranges(pieces: Iterable[Piece]) -> tuple[TimeRange, ...]:
     """The ranges of the rows of some pieces, in ascending order and apart."""
-    ranges = [part for piece in pieces for part in piece.ranges]
-    return merge_ranges(sorted(ranges, key=_start_order))
-
-
-def _start_order(time_range: TimeRange) -> tuple[bool, Micros]:
-    return time_range.start is not None, time_range.start or 0
+    return merge_ranges(part for piece in pieces for part in piece.ranges if not part.is_empty)
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Piece:

@@ -1,6 +1,6 @@
 """On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
@@ -20,7 +20,7 @@ from archiver.read import (
     find_first_time,
     read_files,
 )
-from archiver.time_range import TimeRange
+from archiver.time_range import TimeRange, merge_ranges
 from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertStream, make_alert_table
 from moirae.evaluation.engine import Rows, RowSource
@@ -167,7 +167,7 @@ class LiveStreamRows:
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> pa.Table | None:
         """As `rows_near`, in memory; None if this process shall not read that many."""
-        merged = _merge_ranges(time_ranges)
+        merged = _merge_bounded(time_ranges)
         if self._is_alerts(stream):
             return _read_alerts(self.revisions.alerts, merged, allowed_values)
         table = self._archive.tables[stream]
@@ -284,7 +284,7 @@ class ArchivedStreamRows:
         self, stream: str, time_ranges: Sequence[TimeRange], allowed_values: _AllowedValues
     ) -> pa.Table | None:
         """See `LiveStreamRows.read_near`."""
-        merged = _merge_ranges(time_ranges)
+        merged = _merge_bounded(time_ranges)
         if self._is_alerts(stream):
             return _read_alerts(self._alerts, merged, allowed_values)
         table = self._reader.table(stream)
@@ -336,7 +336,7 @@ def _read_near_with_spark(
     allowed_values: _AllowedValues,
 ) -> DataFrame:
     """Rows of archived files that overlap some ranges; Spark reads them."""
-    time_ranges = _merge_ranges(time_ranges)
+    time_ranges = _merge_bounded(time_ranges)
     files = _own_files_near(table, time_ranges)
     if len(time_ranges) > _MAX_FILTER_RANGES:
         time_ranges = [time_ranges[0].enclose(time_ranges[-1])]
@@ -382,15 +382,9 @@ def _is_in_range(time: Column, time_range: TimeRange) -> Column:
     return (time >= F.lit(from_micros(start))) & (time < F.lit(from_micros(end)))
 
 
-def _merge_ranges(time_ranges: Sequence[TimeRange]) -> list[TimeRange]:
-    """Disjoint ranges that cover the same time, ascending. Ranges that touch become one."""
-    merged: list[TimeRange] = []
-    for start, end in sorted(map(_bounds, time_ranges)):
-        time_range = TimeRange(start, end)
-        if merged and start <= _bounds(merged[-1])[1]:
-            time_range = merged.pop().enclose(time_range)
-        merged.append(time_range)
-    return merged
+def _merge_bounded(time_ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
+    """As `merge_ranges`, with both bounds."""
+    return merge_ranges(TimeRange(*_bounds(time_range)) for time_range in time_ranges)
 
 
 def _bounds(time_range: TimeRange) -> tuple[Micros, Micros]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from archiver.time_range import ALL_TIME, TimeRange
+from archiver.time_range import ALL_TIME, TimeRange, merge_ranges
 
 
 @pytest.mark.parametrize(("ts", "is_contained"), [(9, False), (10, True), (19, True), (20, False)])
@@ -74,3 +74,16 @@ def test_a_range_without_an_end_contains_all_later_times() -> None:
     assert TimeRange(10).contains(1 << 62) and not TimeRange(10).contains(9)
     assert TimeRange(10).intersect(TimeRange(None, 12)) == TimeRange(10, 12)
     assert not TimeRange(10).is_empty
+
+
+def test_merged_ranges_are_apart_and_ascending() -> None:
+    ranges = [
+        TimeRange(30, 40),
+        TimeRange(5, 8),
+        TimeRange(None, 3),
+        TimeRange(8, 10),
+        TimeRange(35),
+    ]
+    assert merge_ranges(ranges) == (TimeRange(None, 3), TimeRange(5, 10), TimeRange(30))
+    assert merge_ranges([TimeRange(3, 9), TimeRange(4, 5)]) == (TimeRange(3, 9),)
+    assert merge_ranges([]) == ()
