@@ -36,11 +36,16 @@ class FileDigests:
     place_bytes: Mapping[str, int]
 
 
+def make_digest_tag(digest: str) -> dict[str, str]:
+    """The tag of a file with its digest, in the commit that adds it."""
+    return {_DIGEST_TAG: digest}
+
+
 def make_tags(file: DataFile) -> dict[str, str]:
     """The tags of a file in the commit that adds it."""
     tags: dict[str, str] = {}
     if file.digest is not None:
-        tags[_DIGEST_TAG] = file.digest
+        tags |= make_digest_tag(file.digest)
     if file.ids is not None:
         tags[_IDS_TAG] = file.ids
     if file.place_bytes is not None:

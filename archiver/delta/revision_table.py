@@ -5,21 +5,17 @@ number it contains the stream, so that a revision is applied once, whatever proc
 are JSON.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from math import ceil
+from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+import pyarrow.compute as pc
 
-from archiver.delta.protocol import CommitSummary, commit_info_action, encode_actions
-from archiver.storage import LOG_FOLDER, Storage, StorageRoot, as_storage
+from archiver.delta.unpartitioned import TableFile, UnpartitionedTable
+from archiver.storage import Storage, StorageRoot, as_storage
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _REVISIONS = pa.schema(
@@ -47,12 +43,10 @@ _ROWS = pa.schema(
 )
 # The application id under which the logs count row revisions.
 REVISIONS_APPLICATION_ID = "moirae revisions"
-_SAME_ROW = "t.eid = s.eid AND t.version = s.version AND t.row_key = s.row_key"
-# Files of a table above which they are merged.
+_ROW_KEY = ["eid", "version", "row_key"]
+# Small files of a table above which they are merged.
 _MAX_FILES = 64
-_CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
-# The versions of the Delta protocol with change feeds, for readers and writers.
-_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 4}
+_SMALL_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -125,18 +119,21 @@ class RevisionTables:
         Files that were part of a table stay for `history` seconds after the commit that replaced
         them, and as long the change feed is readable.
         """
-        predicate = f"ts < '{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'"
-        for storage in (self._revisions, self._rows):
+        for storage, open_table in (
+            (self._revisions, self._open_revisions),
+            (self._rows, self._open_rows),
+        ):
             if not storage.has_table():
                 continue
-            with storage.translate_errors():
-                table = storage.open_table()
-                table.delete(predicate)
-                table.vacuum(
-                    retention_hours=ceil(history / 3_600),
-                    enforce_retention_duration=False,
-                    dry_run=False,
-                )
+            table = open_table()
+            _delete_before(table, time, has_changes=storage is self._rows)
+            table.vacuum(history)
+
+    def _open_revisions(self) -> UnpartitionedTable:
+        return UnpartitionedTable(self._revisions, _REVISIONS, REVISIONS_APPLICATION_ID)
+
+    def _open_rows(self) -> UnpartitionedTable:
+        return UnpartitionedTable(self._rows, _ROWS, REVISIONS_APPLICATION_ID, has_changes=True)
 
     def _append_revisions(self, revisions: Sequence[ArchivedRevision]) -> None:
         last = _last_number(self._revisions)
@@ -149,16 +146,9 @@ class RevisionTables:
             values |= {"row": _dump(revision.row), "old_row": _dump(revision.old_row)}
             for name, column in columns.items():
                 column.append(values[name])
-        table = _open_or_create(self._revisions, _REVISIONS, {})
-        with self._revisions.translate_errors():
-            write_deltalake(
-                table,
-                pa.table(columns, _REVISIONS),
-                mode="append",
-                commit_properties=_commit_properties(new[-1].seq),
-            )
-            if len(table.file_uris()) > _MAX_FILES:
-                table.optimize.compact()
+        table = self._open_revisions()
+        table.commit("WRITE", [pa.table(columns, _REVISIONS)], number=new[-1].seq)
+        _merge_small_files(table)
 
     def _merge_rows(self, revisions: Sequence[ArchivedRevision]) -> None:
         last = _last_number(self._rows)
@@ -169,53 +159,85 @@ class RevisionTables:
         for revision in new:
             if revision.op != "boundary":
                 last_by_row[revision.eid, revision.version, revision.row_key] = revision
-        columns: dict[str, list[Any]] = {name: [] for name in (*_ROWS.names, "op")}
+        present: dict[str, list[Any]] = {name: [] for name in _ROWS.names}
         for revision in last_by_row.values():
-            values = {**vars(revision), "row": _dump(revision.row)}
-            for name, column in columns.items():
-                column.append(values[name])
-        schema = _ROWS.append(pa.field("op", pa.string()))
-        table = _open_or_create(self._rows, _ROWS, _CHANGE_FEED)
-        values_of_source = {name: f"s.{name}" for name in _ROWS.names}
-        merge = table.merge(
-            pa.table(columns, schema),
-            _SAME_ROW,
-            source_alias="s",
-            target_alias="t",
-            commit_properties=_commit_properties(new[-1].seq),
+            if revision.op != "delete":
+                values = {**vars(revision), "row": _dump(revision.row)}
+                for name, column in present.items():
+                    column.append(values[name])
+        keys = [dict(zip(_ROW_KEY, key, strict=True)) for key in last_by_row]
+        key_fields = pa.schema([(name, pa.string()) for name in _ROW_KEY])
+        table = self._open_rows()
+        _replace_rows(
+            table, pa.Table.from_pylist(keys, key_fields), pa.table(present, _ROWS), new[-1].seq
         )
-        with self._rows.translate_errors():
-            (
-                merge.when_matched_delete("s.op = 'delete'")
-                .when_matched_update(values_of_source, "s.op <> 'delete'")
-                .when_not_matched_insert(values_of_source, "s.op <> 'delete'")
-                .execute()
-            )
-            if len(table.file_uris()) > _MAX_FILES:
-                table.optimize.compact()
+        _merge_small_files(table)
 
 
-def _open_or_create(
-    storage: Storage, schema: pa.Schema, configuration: Mapping[str, str]
-) -> DeltaTable:
-    try:
-        return storage.open_table()
-    except TableNotFoundError:
-        storage.create_log_folder()
-    timestamp = int(time.time() * 1_000)
-    metadata = {
-        "id": str(uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": Schema.from_arrow(schema).to_json(),
-        "partitionColumns": [],
-        "configuration": configuration,
-        "createdTime": timestamp,
+def _replace_rows(table: UnpartitionedTable, keys: pa.Table, rows: pa.Table, number: int) -> None:
+    """Commit rows in place of those with `keys`, among which theirs are."""
+    replaced_files: list[TableFile] = []
+    kept_rows: list[pa.Table] = []
+    replaced_rows = [_ROWS.empty_table()]
+    for file in table.files():
+        file_rows = table.read(file.path)
+        replaced = file_rows.join(keys, _ROW_KEY, join_type="left semi")
+        if len(replaced):
+            replaced_files.append(file)
+            replaced_rows.append(replaced)
+            kept_rows.append(file_rows.join(keys, _ROW_KEY, join_type="left anti"))
+    before = pa.concat_tables(replaced_rows)
+    changes = {
+        "delete": before.join(rows.select(_ROW_KEY), _ROW_KEY, join_type="left anti"),
+        "update_preimage": before.join(rows.select(_ROW_KEY), _ROW_KEY, join_type="left semi"),
+        "update_postimage": rows.join(before.select(_ROW_KEY), _ROW_KEY, join_type="left semi"),
+        "insert": rows.join(before.select(_ROW_KEY), _ROW_KEY, join_type="left anti"),
     }
-    info = commit_info_action(CommitSummary("CREATE TABLE"), timestamp)
-    content = encode_actions([info, {"protocol": _PROTOCOL}, {"metaData": metadata}])
-    with storage.prepare_commit(content) as commit:
-        commit(f"{LOG_FOLDER}/{0:020d}.json")  # fails if another process has created the table
-    return storage.open_table()
+    table.commit(
+        "MERGE",
+        [*kept_rows, rows],
+        remove=replaced_files,
+        changes=_describe_changes(changes),
+        number=number,
+    )
+
+
+def _describe_changes(changes: Mapping[str, pa.Table]) -> pa.Table:
+    """Rows by kind of change, as a change feed has them."""
+    parts = []
+    for kind, rows in changes.items():
+        kinds = pa.array([kind] * len(rows), pa.string())
+        parts.append(rows.append_column("_change_type", kinds))
+    return pa.concat_tables(parts)
+
+
+def _merge_small_files(table: UnpartitionedTable) -> None:
+    small = [file for file in table.files() if file.bytes < _SMALL_FILE_BYTES]
+    if len(small) > _MAX_FILES:
+        rows = pa.concat_tables([table.read(file.path) for file in small])
+        table.commit("OPTIMIZE", [rows], remove=small, data_change=False)
+
+
+def _delete_before(table: UnpartitionedTable, time: datetime, has_changes: bool) -> None:
+    files: list[TableFile] = []
+    kept_rows: list[pa.Table] = []
+    deleted_rows: list[pa.Table] = []
+    for file in table.files():
+        if file.oldest is not None and file.oldest >= time:
+            continue
+        rows = table.read(file.path)
+        is_expired = pc.less(rows["ts"], pa.scalar(time, _TIMESTAMP))
+        deleted = rows.filter(is_expired)
+        if len(deleted):
+            files.append(file)
+            deleted_rows.append(deleted)
+            kept_rows.append(rows.filter(pc.invert(is_expired)))
+    if not files:
+        return
+    changes = None
+    if has_changes:
+        changes = _describe_changes({"delete": pa.concat_tables(deleted_rows)})
+    table.commit("DELETE", kept_rows, remove=files, changes=changes)
 
 
 def _last_number(storage: Storage) -> int:
@@ -223,10 +245,6 @@ def _last_number(storage: Storage) -> int:
         return 0
     with storage.translate_errors():
         return storage.open_table().transaction_version(REVISIONS_APPLICATION_ID) or 0
-
-
-def _commit_properties(number: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(REVISIONS_APPLICATION_ID, number)])
 
 
 def _dump(row: Mapping[str, Any] | None) -> str | None:

@@ -196,6 +196,7 @@ MODULES_BY_TEST = {
         moirae.rule_tests.input_past moirae.rule_tests.notifications moirae.rule_tests.stages
         moirae.rule_tests.results moirae.rule_tests.runner moirae.rule_tests.scratch_archive
         moirae.rule_tests.shared_events""",
+    "unit/archiver/delta/test_revision_table.py": "archiver.delta.unpartitioned",
     "unit/moirae/rule_tests/test_input_batches.py": "moirae.rule_tests.inputs",
     "integration/test_rows_ahead.py": "archiver.ingest.unit_registry",
     "integration/test_rules_check.py": """
@@ -224,8 +225,7 @@ MODULES_BY_TEST = {
         recall.stages.event_rows recall.stages.runner recall.stages.store""",
     "integration/test_trimming.py": """
         recall.ledger.revision_reader recall.ledger.trimming sql.recalls.trimming""",
-    "integration/test_revision_archive.py": """
-        archiver.delta.revision_table recall.ledger.revision_archive""",
+    "integration/test_revision_archive.py": "recall.ledger.revision_archive",
     "integration/test_set_aside_command.py": """
         moirae.cli.set_aside moirae.inspect.set_aside moirae.services.operations.set_aside""",
     "integration/test_signals.py": "sql.processes.signals",
