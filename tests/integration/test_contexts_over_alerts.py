@@ -1,7 +1,6 @@
 """Contexts and surroundings that read the alerts of all rules, as these were before the event."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
 from moirae.history.plan import ViewTask, decide
-from moirae.runtime import database
 from recall.requests import RecallEvent
-from tests.property.world import START, World, definitions, workspace
+from tests.property.world import START, World, definitions
 
 pytestmark = pytest.mark.services
 
@@ -55,28 +53,6 @@ groups:
   derived:
   - {stream: b_rows, expr: "SELECT host, at AS ts, w FROM b"}
 """
-
-
-@pytest.fixture(scope="module")
-def workspace_settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
-
-
-@pytest.fixture(scope="module")
-def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(workspace_settings, "alerts in contexts") as new_connection:
-        yield new_connection
-
-
-@pytest.fixture
-def world(
-    spark: SparkSession,
-    connection: Connection[Any],
-    workspace_settings: Settings,
-    tmp_path: Path,
-) -> World:
-    rules = definitions(spark, workspace_settings, RULES)
-    return World(spark, connection, workspace_settings, rules, tmp_path)
 
 
 def ingest(world: World, a: list[tuple[int, float]], b: list[tuple[int, int]]) -> None:

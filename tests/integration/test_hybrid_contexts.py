@@ -4,13 +4,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.formats import JSONL
@@ -35,7 +33,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from sql.events import EventFilter, EventGateway
 from tests.integration.history import run_until
-from tests.property.world import START, World, definitions, workspace
+from tests.property.world import START, World, definitions
 
 pytestmark = pytest.mark.services
 
@@ -57,28 +55,9 @@ groups:
 RULES = RULE.replace("RANGE", "range: 1h")
 
 
-@pytest.fixture(scope="module")
-def workspace_settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
-
-
-@pytest.fixture(scope="module")
-def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(workspace_settings, "hybrid") as new_connection:
-        yield new_connection
-
-
-@pytest.fixture
-def world(
-    spark: SparkSession,
-    connection: Connection[Any],
-    workspace_settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> World:
+@pytest.fixture(autouse=True)
+def _settled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_up, "_SETTLE_INTERVAL", 0.0)
-    rules = definitions(spark, workspace_settings, RULES)
-    return World(spark, connection, workspace_settings, rules, tmp_path)
 
 
 @contextmanager

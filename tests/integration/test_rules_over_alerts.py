@@ -1,13 +1,10 @@
 """Event queries that read alerts, and events that no query computes: detected, corrected, settled."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.formats import JSONL
@@ -15,8 +12,7 @@ from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import Settings
 from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
-from moirae.runtime import database
-from tests.property.world import START, World, definitions, workspace
+from tests.property.world import START, World
 
 pytestmark = pytest.mark.services
 
@@ -50,28 +46,6 @@ groups:
     expr: SELECT ts, host FROM events.Silent
     keep_firing_for: 0s
 """
-
-
-@pytest.fixture(scope="module")
-def workspace_settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
-
-
-@pytest.fixture(scope="module")
-def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(workspace_settings, "alerts as streams") as new_connection:
-        yield new_connection
-
-
-@pytest.fixture
-def world(
-    spark: SparkSession,
-    connection: Connection[Any],
-    workspace_settings: Settings,
-    tmp_path: Path,
-) -> World:
-    rules = definitions(spark, workspace_settings, RULES)
-    return World(spark, connection, workspace_settings, rules, tmp_path)
 
 
 def ingest(world: World, stream: str, *rows: tuple[int, str, float]) -> None:

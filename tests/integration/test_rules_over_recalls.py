@@ -39,7 +39,7 @@ from recall.stages.evaluation import StageEvaluator
 from recall.stages.runner import StageConfig, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
-from tests.property.world import START, World, definitions, workspace
+from tests.property.world import START, World
 
 pytestmark = pytest.mark.services
 
@@ -74,27 +74,9 @@ HISTORY = [(second, "h0", 0.0 if second < 200 else 60.0) for second in range(0, 
 HISTORY += [(second, "h1", 60.0) for second in range(1, 300, 5)]
 
 
-@pytest.fixture(scope="module")
-def workspace_settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
-
-
-@pytest.fixture(scope="module")
-def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(workspace_settings, "revisions") as new_connection:
-        yield new_connection
-
-
-@pytest.fixture
-def world(
-    spark: SparkSession,
-    connection: Connection[Any],
-    workspace_settings: Settings,
-    tmp_path: Path,
-) -> World:
+@pytest.fixture(autouse=True)
+def _no_revisions(connection: Connection[Any]) -> None:
     connection.execute("TRUNCATE recalled_events, revision_streams, row_revisions, stages CASCADE")
-    rules = definitions(spark, workspace_settings, RULES)
-    return World(spark, connection, workspace_settings, rules, tmp_path)
 
 
 @contextmanager

@@ -1,13 +1,10 @@
 """Alerts whose data vanish: why they end, and those that are held until data return."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.formats import JSONL
@@ -15,8 +12,7 @@ from archiver.ingest.source_units import SourceUnit
 from moirae.config.settings import Settings
 from moirae.rules.checks.check import check_rules
 from moirae.rules.parse import parse_rules
-from moirae.runtime import database
-from tests.property.world import START, World, definitions, workspace
+from tests.property.world import START, World
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -30,17 +26,6 @@ groups:
     keep_firing_for: 1m
     on_silence: hold
 """
-
-
-@pytest.fixture(scope="module")
-def workspace_settings(public_folder: Path) -> Settings:
-    return workspace(public_folder)
-
-
-@pytest.fixture(scope="module")
-def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(workspace_settings, "silent") as new_connection:
-        yield new_connection
 
 
 def ingest(world: World, *rows: tuple[int, str, float]) -> None:
@@ -63,11 +48,7 @@ def alerts(world: World) -> list[tuple[Any, ...]]:
     return world.connection.execute(query, (START,)).fetchall()
 
 
-def test_alerts_whose_data_vanish_end_for_that_reason_or_are_held(
-    spark: SparkSession, connection: Connection[Any], workspace_settings: Settings, tmp_path: Path
-) -> None:
-    rules = definitions(spark, workspace_settings, RULES)
-    world = World(spark, connection, workspace_settings, rules, tmp_path)
+def test_alerts_whose_data_vanish_end_for_that_reason_or_are_held(world: World) -> None:
     ingest(world, (0, "dead", 90.0), (0, "calm", 90.0))
     ingest(world, (30, "calm", 10.0))
     ingest(world, (200, "calm", 10.0))
