@@ -123,10 +123,12 @@ class CandidateSearch(SegmentedCorpus):
         candidates = comparison.candidates
         assert candidates is not None
         limit, others_bound = candidates.min_score, 0.0
-        best_bounds = np.zeros(0)
+        estimate_limit = candidates.min_estimate
+        best_bounds, estimate_bounds = np.zeros(0), np.zeros(0)
         best_by_segment: dict[Segment, BoundedRows] = {}
         estimated_by_segment: dict[Segment, BoundedRows] = {}
-        for segment, first, last, known_rows in ranges:
+        # The newest first: the highest bounds of estimates are among them as a rule.
+        for segment, first, last, known_rows in reversed(ranges):
             self._refresh_segment_bounds(segment, self._log_event_count)
             bounded, estimated = segment.search_bounds(
                 query,
@@ -134,16 +136,20 @@ class CandidateSearch(SegmentedCorpus):
                 max_sequence=comparison.max_sequence,
                 rows=(first, last),
                 max_counts=(_MAX_BOUNDED_ROWS, _MAX_ESTIMATED_ROWS),
-                least=(limit, candidates.min_estimate),
+                least=(limit, estimate_limit),
                 buffers=self._search_buffers,
             )
             others_bound = max(others_bound, bounded.others_bound)
             estimated_by_segment[segment] = estimated
+            if len(estimated.rows):
+                estimate_bounds, lowest = _keep_highest(
+                    estimate_bounds, estimated.bounds, _MAX_ESTIMATED_ROWS
+                )
+                estimate_limit = max(estimate_limit, lowest)
             if len(bounded.rows):
                 best_by_segment[segment] = bounded
-                best_bounds = np.sort(np.concatenate([best_bounds, bounded.bounds]))[-BEST_COUNT:]
-                if len(best_bounds) == BEST_COUNT:
-                    limit = max(limit, float(best_bounds[0]) * _BOUND_SHARE)
+                best_bounds, lowest = _keep_highest(best_bounds, bounded.bounds, BEST_COUNT)
+                limit = max(limit, lowest * _BOUND_SHARE)
         best = {}
         for segment, bounded in best_by_segment.items():
             high = bounded.bounds + bounded.skipped_bound >= limit * TIE_FACTOR
@@ -277,6 +283,12 @@ class CandidateSearch(SegmentedCorpus):
         if pinned.log_event_count < self._log_event_count - MAX_LOG_LAG:
             return None
         return pinned.weighted_query(self._encode(comparison))
+
+
+def _keep_highest(bounds: Floats, more: Floats, count: int) -> tuple[Floats, float]:
+    """The `count` highest of both, and the lowest of these; -∞ if there are fewer."""
+    highest: Floats = np.sort(np.concatenate([bounds, more]))[-count:]
+    return highest, float(highest[0]) if len(highest) == count else -math.inf
 
 
 def _select_estimated(bounded_by_segment: dict[Segment, BoundedRows]) -> _Bounded:

@@ -411,22 +411,84 @@ def search_bounds(
     others_bound = max(min_score, skipped_bound)
     if count == len(rows):
         others_bound = max(min_score, lowest + skipped_bound)
-    estimate_count = 0
-    offset_slack = skipped_bound + _ESTIMATE_SLACK
-    for number in range(len(known_rows)):
-        row = known_rows[number]
-        if sequences[row] > max_sequence or (sums[row] <= 0.0 and skipped_bound <= 0.0):
-            continue
-        bound = offset_slack + offsets[number]
-        if sums[row] > 0.0:
-            bound += float(sums[row]) * float(inverses[row]) * factor
-        if bound >= min_estimate:
-            estimate_count = _push(bound, row, estimates, estimated_rows, estimate_count)
+    estimate_count = _best_estimates(
+        known_rows,
+        offsets,
+        (sums, inverses, sequences),
+        max_sequence,
+        rows[:count],
+        (factor, skipped_bound, others_bound),
+        min_estimate,
+        estimated_rows,
+        estimates,
+    )
     others_estimate = min_estimate
     if estimate_count > 0 and estimate_count == len(estimated_rows):
         others_estimate = max(min_estimate, estimates[0])
     sums[: len(starts) - 1] = 0.0
     return count, skipped_bound, others_bound, estimate_count, others_estimate
+
+
+@compiled
+def _best_estimates(
+    known_rows,
+    offsets,
+    row_arrays,
+    max_sequence,
+    best_rows,
+    score_bounds,
+    min_estimate,
+    estimated_rows,
+    estimates,
+):
+    """Fill `estimated_rows` with the known rows of the highest bounds; return how many.
+
+    `score_bounds`: what bounds of sums are multiplied with, what skipped lists can add, and an upper
+    bound of the scores of all rows but `best_rows`. Offsets differ more than the scores of these, so
+    that most are excluded by their offset alone. The newest come first: their offsets are the
+    highest as a rule. The sums of `best_rows` that are known are changed.
+    """
+    sums, inverses, sequences = row_arrays
+    factor, skipped_bound, others_bound = score_bounds
+    slack = skipped_bound + _ESTIMATE_SLACK
+    count = 0
+    for row in best_rows:
+        number = find_term(known_rows, row)
+        if number >= 0:
+            bound = slack + offsets[number] + float(sums[row]) * float(inverses[row]) * factor
+            if bound >= min_estimate:
+                count = _push(bound, row, estimates, estimated_rows, count)
+            sums[row] = -1.0
+    if count == len(estimated_rows):
+        min_estimate = max(min_estimate, estimates[0])
+    least_offset = min_estimate - others_bound - _ESTIMATE_SLACK
+    for end in range(len(known_rows), 0, -_BLOCK_ROWS):
+        begin = max(end - _BLOCK_ROWS, 0)
+        if not _any_at_least(offsets[begin:end], least_offset):
+            continue
+        for number in range(end - 1, begin - 1, -1):
+            row = known_rows[number]
+            # Without branches that depend on sums, which are hard to predict; 0 · ∞ counts as 0.
+            score_bound = max(0.0, float(sums[row]) * float(inverses[row]) * factor)
+            bound = slack + offsets[number] + score_bound
+            if bound < min_estimate:
+                continue
+            is_open = sums[row] > 0.0 or (sums[row] == 0.0 and skipped_bound > 0.0)
+            if is_open and sequences[row] <= max_sequence:
+                count = _push(bound, row, estimates, estimated_rows, count)
+                if count == len(estimated_rows):
+                    min_estimate = max(min_estimate, estimates[0])
+                    least_offset = min_estimate - others_bound - _ESTIMATE_SLACK
+    return count
+
+
+@compiled
+def _any_at_least(values, least):
+    """Whether any value is high enough. Without branches, so that it is vectorised."""
+    count = 0
+    for number in range(len(values)):
+        count += values[number] >= least
+    return count > 0
 
 
 @compiled
