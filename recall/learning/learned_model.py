@@ -221,15 +221,18 @@ class LearnedModel:
         scores[features[:, Feature.BINARY] == 0] = 0
         return scores
 
+    def count_votes(self, context: ContextVector, counts: CorpusCounts) -> Floats:
+        """See `Votes.count`. `counts`: of the model's vocabulary."""
+        return self.votes.count(context, counts, self.history.frequencies())
+
     def forecast_tags(
-        self, context: ContextVector, log_probabilities: Floats, counts: CorpusCounts
+        self, context: ContextVector, log_probabilities: Floats, votes: Floats
     ) -> TagForecast:
         """What all predictors say about the tag of an event.
 
-        `log_probabilities`: by tag, of the tag model. `context` and `counts` have the terms of the
-        model's vocabulary.
+        `log_probabilities`: by tag, of the tag model. `votes`: see `Votes.count`. `context` has the
+        terms of the model's vocabulary.
         """
-        votes = self.votes.count(context, counts, self.history.frequencies())
         chance = self.calibration.new_tag_chance(self.novelty_features(context, log_probabilities))
         shares = self.calibration.shares(log_probabilities)
         chances = (chance, float(self.frequencies()[-1]))

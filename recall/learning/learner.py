@@ -163,7 +163,8 @@ class Learner:
         model, counts = self.model, self._corpus.counts()
         context = self._corpus.contexts[row]
         features = model.novelty_features(context, log_probabilities)
-        forecast = model.forecast_tags(context, log_probabilities, counts)
+        votes = model.count_votes(context, counts)
+        forecast = model.forecast_tags(context, log_probabilities, votes)
         sample = None
         if tag_id is not None:
             sample = self._draw_sample(row, tag_id, forecast.shares, counts)
@@ -343,9 +344,8 @@ class Learner:
         prediction = self.model.predict(context, self._corpus.vocabulary.attributes)
         if prediction is None:
             return None
-        return self.model.forecast_tags(
-            context, prediction.log_probabilities, self._corpus.counts()
-        )
+        votes = self.model.count_votes(context, self._corpus.counts())
+        return self.model.forecast_tags(context, prediction.log_probabilities, votes)
 
     def build_query(self, row: int, counts: CorpusCounts | None = None) -> LearnedQuery:
         """An observed event as a query. `counts`: of the same terms; None: those of the corpus."""

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.fixed_voters import FixedVoters
 from recall.learning.forecast_record import ForecastRecord
 from recall.learning.learned_model import (
     UNKNOWN_TAG,
@@ -120,13 +121,19 @@ class StoredModel:
     def _evidence(self) -> TagEvidence:
         return TagEvidence(self.model.tag_model, self.vocabulary.attributes.copy())
 
+    @cached_property
+    def _voters(self) -> FixedVoters:
+        return self.model.votes.fix(self._counts)
+
     def log_probabilities(self, context: ContextVector) -> Floats:
         """By tag, of the tag model. `context`: with the terms of the model's vocabulary."""
         return self._evidence.log_probabilities(context)
 
     def forecast_tags(self, context: ContextVector, log_probabilities: Floats) -> TagForecast:
         """What all predictors say. `log_probabilities`: of the tag model, for the same context."""
-        return self.model.forecast_tags(context, log_probabilities, self._counts)
+        frequencies = self.model.history.frequencies()
+        votes = self.model.votes.share(self._voters.score(context), frequencies)
+        return self.model.forecast_tags(context, log_probabilities, votes)
 
     def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
         """The `count` most probable tags of an event with these terms."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from recall.learning.fixed_voters import FixedVoters
 from recall.similarity.measures import (
     ContextVector,
     ContextVectors,
@@ -60,9 +61,15 @@ class Votes:
         Events as similar as the best have its vote together. `frequencies`: by tag, the shares of
         all resolved events, which have votes too.
         """
-        rows = self._newest_rows()
-        scores = score_by_attributes(context, counts, rows)
-        tags = self._tags[len(self._tags) - len(rows) :]
+        return self.share(score_by_attributes(context, counts, self._newest_rows()), frequencies)
+
+    def fix(self, counts: CorpusCounts) -> FixedVoters:
+        """The events that may be voted for. Holds as long as none is added."""
+        return FixedVoters(self._newest_rows(), counts)
+
+    def share(self, scores: Floats, frequencies: Floats) -> Floats:
+        """`count`, with the scores of the events that may be voted for."""
+        tags = self._tags[len(self._tags) - len(scores) :]
         best = _find_best(scores)
         votes = np.outer([_FREQUENCY_VOTES, _FREQUENCY_VOTES_OF_NEAREST], frequencies)
         if len(best):

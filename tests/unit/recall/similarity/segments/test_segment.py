@@ -76,7 +76,9 @@ def test_merged_segment_equals_one_of_all_events(vocabulary: Vocabulary) -> None
 
 
 @pytest.mark.parametrize("min_score", [0.0, 0.2])
-def test_no_score_exceeds_the_bounds_of_a_search(min_score: float) -> None:
+@pytest.mark.parametrize("spread", [1.0, 0.1, 0.0])
+def test_no_score_exceeds_the_bounds_of_a_search(spread: float, min_score: float) -> None:
+    """`spread`: by how much offsets of known rows differ, beside scores from 0 to 1."""
     rng = np.random.default_rng(2)
     vocabulary = Vocabulary()
     events = []
@@ -89,14 +91,14 @@ def test_no_score_exceeds_the_bounds_of_a_search(min_score: float) -> None:
     frequencies[segment.term_ids] = segment.document_frequencies()
     segment.rebuild_bounds(np.log10(400), frequencies)
     pinned = PinnedCounts(400, frequencies, np.empty(0, dtype=np.int32), np.zeros(0), None)
-    known = KnownRows(np.arange(7, 399, 3), rng.uniform(-1, 1, 131))
+    known = KnownRows(np.arange(7, 399, 3), rng.uniform(-spread, spread, 131))
     best, estimated = segment.search_bounds(
         pinned.weighted_query(query_context),
         known,
         max_sequence=390,
         rows=(5, 400),
         max_counts=(30, 20),
-        least=(min_score, 5 * min_score - 1),
+        least=(min_score, (5 * min_score - 1) * spread),
         buffers=SearchBuffers(),
     )
     counts = CorpusCounts(400, frequencies, None, vocabulary.attributes)
