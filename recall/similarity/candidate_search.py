@@ -285,9 +285,9 @@ class CandidateSearch(SegmentedCorpus):
         return pinned.weighted_query(self._encode(comparison))
 
 
-def _keep_highest(bounds: Floats, more: Floats, count: int) -> tuple[Floats, float]:
+def _keep_highest(bounds: Floats, new_bounds: Floats, count: int) -> tuple[Floats, float]:
     """The `count` highest of both, and the lowest of these; -∞ if there are fewer."""
-    highest: Floats = np.sort(np.concatenate([bounds, more]))[-count:]
+    highest: Floats = np.sort(np.concatenate([bounds, new_bounds]))[-count:]
     return highest, float(highest[0]) if len(highest) == count else -math.inf
 
 
