@@ -56,7 +56,22 @@ CREATE TABLE processes (
     ingest               jsonb,
     -- Of the live process: the hashes of the streams and relations of the workspace file as it has
     -- read it, by kind and name.
-    declarations         jsonb
+    declarations         jsonb,
+    -- Host and home of the process; '': of an earlier version.
+    machine              text NOT NULL DEFAULT '',
+    -- How often the process has renewed its lease; NULL: it has none, the lock alone is its role.
+    renewals             bigint
+);
+
+-- Processes that wait until the process of a role, on another machine, has ended.
+CREATE TABLE waiting_processes (
+    role       text NOT NULL,
+    machine    text NOT NULL,
+    pid        integer NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The last sign of life.
+    beat_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (role, machine, pid)
 );
 
 -- Processes that ended without being asked to. `epoch`: NULL if the process ended before it took its

@@ -35,7 +35,7 @@ from archiver.delta.log import (
 )
 from archiver.delta.protocol import NO_CHUNK
 from archiver.delta.schema import APPEND_COLUMN, StreamSchema
-from archiver.errors import IncompatibleDeclaration, StorageFailed
+from archiver.errors import CommitConflict, IncompatibleDeclaration, StorageFailed
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import ALL_TIME, TimeRange
 
@@ -64,6 +64,7 @@ class StreamTable:
             {DECLARATIONS_PROPERTY: encode_declarations(schema)},
         )
         self._log = DeltaLog(self.storage, schema.time, table, APPENDS_APPLICATION_ID)
+        self._last_append: int | None = None
         self._compare_declaration(schema)
 
     def _compare_declaration(self, schema: StreamSchema) -> None:
@@ -110,10 +111,22 @@ class StreamTable:
         return files
 
     def start_append(self) -> int:
-        """Return the number of the next append. The declaration takes over, see `declare`."""
+        """Return the number of the next append. The declaration takes over, see `declare`.
+
+        Raises `CommitConflict` if another process has appended since `continue_appends`: one that
+        was frozen between its fence and its commit, for example. Its rows are not counted yet.
+        """
         self.declare()
         self._log.refresh()
+        if self._last_append not in (None, self.append_count):
+            raise CommitConflict(
+                f"{self.storage}: another process has appended rows; this one has to start again"
+            )
         return self.append_count + 1
+
+    def continue_appends(self) -> None:
+        """Append after what is known now: its rows are counted. See `start_append`."""
+        self._last_append = self.append_count
 
     def declare(self) -> None:
         """Record the declaration, and add new columns to the table: they are null in older rows.
@@ -161,6 +174,8 @@ class StreamTable:
             sequence_range=(number - 1, number),
             started_at=started_at,
         )
+        if self._last_append is not None:
+            self._last_append = number
 
     def replace_chunk(self, write: Callable[[], Sequence[DataFile]], chunk: int) -> None:
         """Commit files as the whole content of a chunk. `write` writes them.

@@ -53,6 +53,7 @@ class InterruptedBatches:
         with self._connection.transaction():
             self._recorded = self._streams.list_appends()
             for stream, table in self._tables.items():
+                table.continue_appends()
                 recorded = self._recorded.get(stream)
                 if recorded is None:
                     continue

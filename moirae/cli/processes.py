@@ -23,7 +23,7 @@ from moirae.cli.options import (
     print_warnings,
 )
 from moirae.config import Settings, load_settings_from_environment
-from moirae.errors import MoiraeError, Unreachable, first_line
+from moirae.errors import MoiraeError, Stopped, Unreachable, first_line
 from moirae.runtime import Signals, connect_database, describe_error
 from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
 from sql.processes import ProcessExitGateway
@@ -87,14 +87,16 @@ def up(
         print(_NO_RULE_FILES, file=sys.stderr)
     if not settings.declares_streams:
         print(_NO_STREAMS, file=sys.stderr)
+    code = 0
     try:
-        code = run_supervisor(
-            settings,
-            drain,
-            lambda connection: RuleFileGateway(connection).request_reload(),
-            parent=parent,
-            log_format=log_format,
-        )
+        with suppress(Stopped):  # while it waited for another machine
+            code = run_supervisor(
+                settings,
+                drain,
+                lambda connection: RuleFileGateway(connection).request_reload(),
+                parent=parent,
+                log_format=log_format,
+            )
         if code == 0 and drain:
             from moirae.inspect import print_summary  # slow to load, and not needed before
 
@@ -210,11 +212,12 @@ def _run_process(
     signals = Signals(reloads=reloads)
     settings = load_settings_from_environment(workspace)
     _exit_on_thread_failure(process, settings)
-    if not exits_at_outage:
-        run(settings, signals)
-        return
-    with _exit_without_cleanup(process):
-        run(settings, signals)
+    with suppress(Stopped):  # while it waited for another machine
+        if not exits_at_outage:
+            run(settings, signals)
+            return
+        with _exit_without_cleanup(process):
+            run(settings, signals)
 
 
 def demo(

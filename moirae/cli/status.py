@@ -115,6 +115,8 @@ def _print_report(report: Mapping[str, Any]) -> None:
     print()
     processes = [_format_process(process, report) for process in report["processes"]]
     print_table(_PROCESS_COLUMNS, processes, "no process has run")
+    for waiting in report["waiting_processes"]:
+        print(_format_waiting(waiting, report))
     for restart in report["restarts"]:
         print(_format_restart(restart))
 
@@ -232,6 +234,16 @@ def _format_stream(name: str, stream: Mapping[str, Any]) -> list[Any]:
 def _format_unread(unread: Mapping[str, Any]) -> str:
     waiting = timedelta(seconds=round(unread["waiting_seconds"]))
     return f"unread input of {unread['stream']}: the oldest arrived {waiting} ago"
+
+
+def _format_waiting(waiting: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    """A process that takes over from another machine when that fails."""
+    holders = {process["role"]: process["machine"] for process in report["processes"]}
+    since = format_time(to_seconds(waiting["started_at"]))
+    return (
+        f"{waiting['role']} on {waiting['machine']} waits since {since} to take over from "
+        f"{holders.get(waiting['role'], 'another machine')}"
+    )
 
 
 def _format_restart(restart: Mapping[str, Any]) -> str:

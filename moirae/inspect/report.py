@@ -74,6 +74,7 @@ class ProcessStatus(TypedDict):
     role: str
     epoch: int
     pid: int
+    machine: str
     started_at: datetime
     beat_at: datetime
     state: str
@@ -82,6 +83,15 @@ class ProcessStatus(TypedDict):
     failed_at: datetime | None
     ingest: Mapping[str, Any] | None
     alive: bool
+
+
+class WaitingProcess(TypedDict):
+    """A process that waits for a role which another machine holds: a row of `sql.WaitingRow`."""
+
+    role: str
+    machine: str
+    pid: int
+    started_at: datetime
 
 
 class SetAsideStatus(TypedDict):
@@ -344,6 +354,7 @@ class StatusReport(TypedDict):
     chunks: Mapping[str, int]
     live: LiveCondition
     processes: Sequence[ProcessStatus]
+    waiting_processes: Sequence[WaitingProcess]
     restarts: Sequence[RestartStatus]
     unread_input: Sequence[UnreadInputStatus]
     backup: BackupStatus

@@ -33,7 +33,7 @@ from moirae.inspect.topics import (
     list_unacknowledged_losses,
 )
 from moirae.inspect.unread_input import list_unread_input
-from moirae.runtime import connect_database, list_processes
+from moirae.runtime import connect_database, list_processes, list_waiting_processes
 from moirae.runtime.storage import DiskSpace, open_storage
 from sql.alerts import AlertGateway
 from sql.archive import (
@@ -118,6 +118,7 @@ def collect_status(
         "chunks": {state: chunk_states[state] for state in _CHUNK_STATES},
         "live": assess_live_condition(processes),
         "processes": processes,
+        "waiting_processes": list_waiting_processes(connection),
         "restarts": list_restarts(connection, processes, now),
         "unread_input": list_unread_input(connection, now),
         "backup": describe_backups(connection, backup),

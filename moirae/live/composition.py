@@ -83,8 +83,11 @@ from moirae.live.worse_forecasts import WorseForecastsMonitor
 from moirae.rules.checks import RuleAdmission
 from moirae.runtime import (
     Role,
+    Standby,
     check_relations,
     connect_database,
+    keep_lease,
+    machine_name,
     read_backup_state,
     update_relations,
 )
@@ -145,7 +148,9 @@ def build_live_process(
     # The alerts of a drain are not notified.
     connection = connect_database(settings, "live", "-c moirae.notify=off" if drain else "")
     metrics = LiveMetrics()
-    acquired = Role(connection, "live", _ROLE_TIMEOUT)
+    standby = Standby(machine_name(settings), stop, waits=not drain)
+    acquired = Role(connection, "live", _ROLE_TIMEOUT, standby)
+    keep_lease(settings, "live", acquired.epoch)
     acquired.metrics = metrics.registry
     acquired.declare(digest_declarations(settings))
     role = LiveRole(acquired, stop, drain=drain, started_at=started_at)

@@ -13,6 +13,7 @@ from moirae.runtime.database import (
     release_database,
 )
 from moirae.runtime.embedded_database import release_embedded_database
+from moirae.runtime.leases import keep_lease, machine_name
 from moirae.runtime.locales import replace_missing_locale
 from moirae.runtime.metrics import merge_metrics
 from moirae.runtime.progress import open_progress_bar
@@ -20,8 +21,10 @@ from moirae.runtime.relation_declarations import check_relations, update_relatio
 from moirae.runtime.roles import (
     ReconnectingRole,
     Role,
+    Standby,
     describe_error,
     list_processes,
+    list_waiting_processes,
     record_failure,
 )
 from moirae.runtime.signals import Signals
@@ -39,6 +42,7 @@ __all__ = [
     "ReconnectingRole",
     "Role",
     "Signals",
+    "Standby",
     "logs",
     "check_relations",
     "connect_database",
@@ -46,7 +50,10 @@ __all__ = [
     "describe_error",
     "is_database_running",
     "record_failure",
+    "keep_lease",
     "list_processes",
+    "list_waiting_processes",
+    "machine_name",
     "merge_metrics",
     "read_backup_state",
     "open_database_pool",

@@ -1,14 +1,17 @@
 """Roles: at most one process of a workspace acts as `live`, `server` or `up` at a time.
 
 A process holds its role by an advisory lock of its connection. An epoch number fences a process
-that lost the role: it checks the epoch before each write that cannot be undone.
+that lost the role: it checks the epoch before each write that cannot be undone. A process of
+another machine may wait for the role: it takes over when the lock is free, or when the holder has
+not renewed its lease (`moirae.runtime.leases`).
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
@@ -16,38 +19,54 @@ from prometheus_client import CollectorRegistry
 
 import sql
 from archiver.errors import ArchiverError
-from moirae.errors import MoiraeError, RoleLost, RoleTaken, first_line
+from moirae.errors import MoiraeError, RoleLost, RoleTaken, Stopped, Unreachable, first_line
+from moirae.runtime.leases import OBSERVATION_INTERVAL, LeaseWatch
 from moirae.runtime.metrics import snapshot_metrics
-from sql.processes import ProcessGateway
+from sql.processes import HolderRow, ProcessGateway
 
 _LOG = structlog.get_logger()
 _LOCK_POLL = 0.2  # seconds
+# Seconds from an outage of the database until who waits for a role tries again: longer than its
+# holder, which has lost its lock as well, takes to reconnect.
+_RECONNECT_PAUSE = 5.0
 _MAX_ERROR_LENGTH = 2000  # characters of a stored error
+
+
+@dataclass(frozen=True)
+class Standby:
+    """How a process waits for a role that another machine holds.
+
+    `machine`: the name of this one; `stop`: set to end the wait. `waits`: False: it does not.
+    """
+
+    machine: str
+    stop: threading.Event
+    waits: bool = True
 
 
 class Role:
     """A role of this process, held as long as its connection lives."""
 
-    def __init__(self, connection: sql.Connection, role: str, timeout: float) -> None:
+    def __init__(
+        self,
+        connection: sql.Connection,
+        role: str,
+        timeout: float,
+        standby: Standby | None = None,
+    ) -> None:
         """`timeout`: seconds to wait for another process to release the role.
 
-        Raises `RoleTaken` where it does not.
+        With `standby`, it waits for one of another machine as long as that one lives. Raises
+        `RoleTaken`, and `Stopped` if a stop is requested meanwhile.
         """
         self._processes = ProcessGateway(connection)
         self._role = role
         self.metrics: CollectorRegistry | None = None
         """The metrics of the process, stored with the next heartbeat; None: it has none."""
         self._stored_metrics: list[dict[str, Any]] | None = None
-        self._acquire_lock(timeout)
-        self.epoch = self._processes.start(role, os.getpid())
-
-    def _acquire_lock(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while not self._processes.try_lock(self._role):
-            if time.monotonic() > deadline:
-                command = "`moirae up`" if self._role == "up" else f"the {self._role} process"
-                raise RoleTaken(f"{command} is already running in this workspace: stop it first")
-            time.sleep(_LOCK_POLL)
+        _RoleWait(self._processes, role, timeout, standby).acquire_lock()
+        machine = "" if standby is None else standby.machine
+        self.epoch = self._processes.start(role, os.getpid(), machine)
 
     @classmethod
     def acquire_numbered(cls, connection: sql.Connection, role: str, max_processes: int) -> "Role":
@@ -80,7 +99,7 @@ class Role:
         """
         self._processes = ProcessGateway(connection)
         self.fence()
-        self._acquire_lock(0.0)
+        _RoleWait(self._processes, self._role, 0.0, None).acquire_lock()
         self.fence()
 
     def heartbeat(
@@ -117,19 +136,115 @@ class Role:
         self._processes.fail(self._role, self.epoch, error[:_MAX_ERROR_LENGTH])
 
 
+class _RoleWait:
+    """Takes the lock of a role, and waits for its holder as far as it may."""
+
+    def __init__(
+        self, processes: ProcessGateway, role: str, timeout: float, standby: Standby | None
+    ) -> None:
+        self._processes = processes
+        self._role = role
+        self._deadline = time.monotonic() + timeout
+        self._standby = standby
+        self._lease = LeaseWatch()
+        self._look_at = 0.0  # of the next look at the lease, by the monotonic clock
+        self._is_waiting = False
+
+    def acquire_lock(self) -> None:
+        """Raises `RoleTaken`, or `Stopped`."""
+        try:
+            while not self._processes.try_lock(self._role):
+                if time.monotonic() >= self._look_at:
+                    self._look_at = time.monotonic() + OBSERVATION_INTERVAL
+                    self._look()
+                time.sleep(_LOCK_POLL)
+        finally:
+            if self._is_waiting and self._standby is not None:
+                with suppress(sql.DatabaseError):
+                    self._processes.delete_waiting(self._role, self._standby.machine, os.getpid())
+
+    def _look(self) -> None:
+        """Look at the holder: has it lost its lease, or is it to be waited for?"""
+        holder = self._processes.get_holder(self._role)
+        machine = _other_machine(holder, self._standby)
+        if holder is not None and self._lease.has_expired(holder.epoch, holder.renewals):
+            _LOG.warning(
+                "lease expired, its session is ended",
+                action="lease_expired",
+                process=self._role,
+                machine=holder.machine,
+            )
+            self._processes.end_holder(self._role)
+            self._lease.reset()
+        elif machine is not None and self._standby is not None and self._standby.waits:
+            self._record_wait(machine, self._standby)
+        elif time.monotonic() > self._deadline:
+            command = "`moirae up`" if self._role == "up" else f"the {self._role} process"
+            where = "in this workspace" if machine is None else f"on {machine}"
+            raise RoleTaken(f"{command} is already running {where}: stop it first")
+
+    def _record_wait(self, machine: str, standby: Standby) -> None:
+        if standby.stop.is_set():
+            raise Stopped
+        if not self._is_waiting:
+            _LOG.info(
+                "waiting: another machine holds the role",
+                action="role_awaited",
+                process=self._role,
+                machine=machine,
+            )
+        self._is_waiting = True
+        self._processes.put_waiting(self._role, standby.machine, os.getpid())
+
+
+def _other_machine(holder: HolderRow | None, standby: Standby | None) -> str | None:
+    """The machine of a holder if it is another one than this; None: it is not, or is not known."""
+    if holder is None or standby is None or holder.machine in ("", standby.machine):
+        return None
+    return holder.machine
+
+
 class ReconnectingRole:
     """The role of a process that survives an outage of PostgreSQL.
 
     The next heartbeat after the outage reconnects and acquires the role again.
     """
 
-    def __init__(self, connect: Callable[[], sql.Connection], role: str, timeout: float) -> None:
-        """`connect` opens a connection, at first and after each outage; `timeout`: as of `Role`."""
+    def __init__(
+        self,
+        connect: Callable[[], sql.Connection],
+        role: str,
+        timeout: float,
+        standby: Standby | None = None,
+    ) -> None:
+        """`connect` opens a connection, at first and after each outage.
+
+        `timeout`, `standby`: as of `Role`. An outage while it waits is waited for, too.
+        """
         self._connect = connect
         self._role_name = role
         self.connection = connect()
-        self._role = Role(self.connection, role, timeout)
+        self._role = self._wait_for_role(timeout, standby)
         self._is_disconnected = False
+
+    def _wait_for_role(self, timeout: float, standby: Standby | None) -> Role:
+        while True:
+            try:
+                return Role(self.connection, self._role_name, timeout, standby)
+            except sql.OperationalError:
+                if standby is None:
+                    raise
+            self.connection.close()
+            while self.connection.closed:
+                if standby.stop.wait(_RECONNECT_PAUSE):
+                    raise Stopped
+                with suppress(sql.DatabaseError, Unreachable):
+                    self.connection = self._connect()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the role: see `Role`."""
+        return self._role.epoch
 
     def heartbeat(self, state: str) -> None:
         """Store the state, reconnecting if needed; an outage is logged once. Raises `RoleLost`."""
@@ -195,3 +310,8 @@ def describe_error(error: BaseException) -> str:
 def list_processes(connection: sql.Connection) -> list[dict[str, Any]]:
     """The last process of each role as the status shows it: the fields of `ProcessRow`."""
     return [asdict(row) for row in ProcessGateway(connection).list_all()]
+
+
+def list_waiting_processes(connection: sql.Connection) -> list[dict[str, Any]]:
+    """The processes that wait for a role: the fields of `WaitingRow`."""
+    return [asdict(row) for row in ProcessGateway(connection).list_waiting()]

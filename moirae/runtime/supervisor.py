@@ -21,10 +21,11 @@ from archiver.threads import start_daemon
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import database, storage
+from moirae.runtime.leases import keep_lease, machine_name
 from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.relation_declarations import check_relations
-from moirae.runtime.roles import ReconnectingRole
+from moirae.runtime.roles import ReconnectingRole, Standby
 from moirae.runtime.signals import Signals
 from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
@@ -184,12 +185,18 @@ def run_supervisor(
     """
     storage.check_storage(settings)
     storage.check_declarations(settings)
-    role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
+    signals = Signals(reloads=True)
+    watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
+    role = ReconnectingRole(
+        partial(database.connect_database, settings, "up"),
+        "up",
+        timeout=0.0,
+        standby=Standby(machine_name(settings), signals.stop, waits=not drain),
+    )
+    keep_lease(settings, "up", role.epoch)
     with database.connect_database(settings, "up") as connection:
         storage.check_generation(settings, connection)
         check_relations(settings, connection)
-    signals = Signals(reloads=True)
-    watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
     children = _make_children(settings, drain, log_format)
     role.heartbeat("running")
     supervisor = _Supervisor(children, role, signals, request_reload, drain)

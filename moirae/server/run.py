@@ -15,7 +15,15 @@ from archiver.periodic import Periodic
 from archiver.threads import start_daemon
 from moirae.config import EXTERNAL_ALERTS, HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
-from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
+from moirae.runtime import (
+    ReconnectingRole,
+    Standby,
+    connect_database,
+    keep_lease,
+    machine_name,
+    record_failure,
+    watch_parent,
+)
 from moirae.server.app import create_application
 from moirae.server.http_protocol import HttpProtocol
 from moirae.server.ingest import IngestHandler, IngestLimits
@@ -41,7 +49,13 @@ _KEEP_ALIVE_TIMEOUT = 5  # seconds
 def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
     """Serve until `stop` is set or the process `parent_pid` exits. Raises `MoiraeError`."""
     watch_parent(parent_pid, stop)
-    role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
+    role = ReconnectingRole(
+        partial(connect_database, settings, "server"),
+        "server",
+        _ROLE_TIMEOUT,
+        Standby(machine_name(settings), stop),
+    )
+    keep_lease(settings, "server", role.epoch)
     with record_failure(role):
         if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
             raise UsageError(

@@ -19,12 +19,13 @@ class ProcessRow:
     until then, and for other roles than `live`. `error`, `failed_at`: why and when the last process
     of the role failed; None if none has since one started. `ingest`: of the live process, the last
     batch and its engine; None before the first one. `alive`: it has not ended, and its last
-    heartbeat is at most 15 seconds old.
+    heartbeat is at most 15 seconds old. `machine`: its host and home; "": of an earlier version.
     """
 
     role: str
     epoch: int
     pid: int
+    machine: str
     started_at: datetime
     beat_at: datetime
     state: str
@@ -33,6 +34,29 @@ class ProcessRow:
     failed_at: datetime | None
     ingest: Mapping[str, Any] | None
     alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HolderRow:
+    """The last process of a role.
+
+    `renewals`: how often it has renewed its lease; None: it has no lease.
+    """
+
+    epoch: int
+    pid: int
+    machine: str
+    renewals: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A process that waits for a role, since `started_at`."""
+
+    role: str
+    machine: str
+    pid: int
+    started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +76,33 @@ class ProcessGateway(Gateway):
         """Take the lock of a role for this connection. Returns False if another has it."""
         return bool(self._value("try_lock", role=role))
 
-    def start(self, role: str, pid: int) -> int:
+    def start(self, role: str, pid: int, machine: str = "") -> int:
         """Record a process in place of the previous one of its role; return its epoch."""
-        return int(self._value("start", role=role, pid=pid))
+        return int(self._value("start", role=role, pid=pid, machine=machine))
+
+    def renew(self, role: str, epoch: int) -> bool:
+        """Renew the lease of a role. Returns False if another process has the role."""
+        return self._value("renew", role=role, epoch=epoch) is not None
+
+    def get_holder(self, role: str) -> HolderRow | None:
+        """The last process of a role and its lease; None if there was none."""
+        return self._record(HolderRow, "get_holder", role=role)
+
+    def end_holder(self, role: str) -> None:
+        """End the session that has the lock of a role: the lock is free then."""
+        self._execute("end_holder", role=role)
+
+    def put_waiting(self, role: str, machine: str, pid: int) -> None:
+        """Record that a process waits for a role; repeated as a sign of life."""
+        self._execute("put_waiting", role=role, machine=machine, pid=pid)
+
+    def delete_waiting(self, role: str, machine: str, pid: int) -> None:
+        """Record that a process waits no longer."""
+        self._execute("delete_waiting", role=role, machine=machine, pid=pid)
+
+    def list_waiting(self) -> list[WaitingRow]:
+        """The processes that wait for a role and have shown a sign of life within 15 seconds."""
+        return self._records(WaitingRow, "list_waiting")
 
     def get_epoch(self, role: str) -> int | None:
         """The epoch of the last process of a role; None if there was none."""

@@ -9,10 +9,41 @@ WITH predecessor AS (
     SELECT role, epoch, pid, started_at, beat_at, CASE WHEN state = 'failed' THEN error END
     FROM processes WHERE role = %(role)s AND state <> 'ended'
     ON CONFLICT (role, epoch) DO NOTHING)
-INSERT INTO processes (role, epoch, pid, state) VALUES (%(role)s, 1, %(pid)s, 'starting')
-ON CONFLICT (role) DO UPDATE SET epoch = processes.epoch + 1, pid = excluded.pid, state = 'starting',
-    started_at = clock_timestamp(), beat_at = clock_timestamp(), first_commit_seconds = NULL, ingest = NULL
+INSERT INTO processes (role, epoch, pid, machine, state) VALUES (%(role)s, 1, %(pid)s, %(machine)s, 'starting')
+ON CONFLICT (role) DO UPDATE SET epoch = processes.epoch + 1, pid = excluded.pid, machine = excluded.machine,
+    state = 'starting', started_at = clock_timestamp(), beat_at = clock_timestamp(),
+    first_commit_seconds = NULL, ingest = NULL, renewals = NULL
 RETURNING epoch
+
+-- renew --
+-- A process renews the lease of its role; no row if another has the role.
+UPDATE processes SET renewals = coalesce(renewals, 0) + 1 WHERE role = %(role)s AND epoch = %(epoch)s RETURNING renewals
+
+-- get_holder --
+-- The last process of a role and its lease.
+SELECT epoch, pid, machine, renewals FROM processes WHERE role = %(role)s
+
+-- end_holder --
+-- End the session that has the lock of a role.
+SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32) | objid::bigint = hashtextextended('moirae ' || %(role)s, 0)
+
+-- put_waiting --
+-- A process waits for a role.
+INSERT INTO waiting_processes (role, machine, pid) VALUES (%(role)s, %(machine)s, %(pid)s)
+ON CONFLICT (role, machine, pid) DO UPDATE SET beat_at = clock_timestamp()
+
+-- delete_waiting --
+-- A process waits no longer; nor do those without a sign of life for an hour.
+DELETE FROM waiting_processes WHERE (role, machine, pid) = (%(role)s, %(machine)s, %(pid)s)
+    OR beat_at < clock_timestamp() - interval '1 hour'
+
+-- list_waiting --
+-- Who waits for a role, the first first.
+SELECT role, machine, pid, started_at FROM waiting_processes
+WHERE beat_at > clock_timestamp() - interval '15 seconds' ORDER BY role, started_at, machine, pid
 
 -- get_epoch --
 -- The epoch of the process that may write.
@@ -44,7 +75,7 @@ WHERE role = %(role)s AND epoch = %(epoch)s
 
 -- list_all --
 -- The last process of each role, and whether it has sent a heartbeat lately.
-SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds, error, failed_at, ingest,
+SELECT role, epoch, pid, machine, started_at, beat_at, state, first_commit_seconds, error, failed_at, ingest,
     state NOT IN ('ended', 'failed') AND beat_at > clock_timestamp() - interval '15 seconds' AS alive
 FROM processes ORDER BY role
 

@@ -248,6 +248,24 @@ def test_concurrent_commits_lose_no_row(archive_on: Callable[[str], StorageRoot]
     assert numbers_in(table) == list(range(30)) and table.append_count == 15
 
 
+def test_append_of_a_replaced_process_stops_the_next_append(
+    archive_on: Callable[[str], StorageRoot],
+) -> None:
+    """It was frozen between its fence and its commit: its rows are not counted, and come again."""
+    replaced, table = StreamTable(archive_on("a"), SCHEMA), StreamTable(archive_on("b"), SCHEMA)
+    replaced.append(rows(range(1)), 1)
+    table.refresh()
+    table.continue_appends()
+    table.append(rows(range(1, 2)), 2)
+    table.append(rows(range(2, 3)), 3)
+    replaced.append(rows(range(3, 4)), 4)
+    with pytest.raises(CommitConflict, match="another process has appended rows"):
+        table.append(rows(range(4, 5)), 5)
+    table.continue_appends()  # they are counted
+    table.append(rows(range(4, 5)), 5)
+    assert numbers_in(table) == list(range(5))
+
+
 def test_second_append_after_the_same_number_is_a_conflict(
     archive_on: Callable[[str], StorageRoot],
 ) -> None:

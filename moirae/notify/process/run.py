@@ -23,7 +23,15 @@ from moirae.notify.process.store import NotifyStore
 from moirae.notify.routing.grouping import Grouping
 from moirae.notify.routing.muting import Muting
 from moirae.notify.routing.policy import make_policy
-from moirae.runtime import Role, connect_database, record_failure, watch_parent
+from moirae.runtime import (
+    Role,
+    Standby,
+    connect_database,
+    keep_lease,
+    machine_name,
+    record_failure,
+    watch_parent,
+)
 from sql.notifications import ActionLinkGateway, NotificationGateway, NotifyStateGateway
 from sql.workspace import WorkspaceRow
 
@@ -53,7 +61,8 @@ def run_notify(
     """
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "notify", _OPTIONS)
-    role = Role(connection, "notify", _ROLE_TIMEOUT)
+    role = Role(connection, "notify", _ROLE_TIMEOUT, Standby(machine_name(settings), stop))
+    keep_lease(settings, "notify", role.epoch)
     role.heartbeat("starting")
     with record_failure(role):
         declared = DeclaredSettings(settings)

@@ -4102,6 +4102,8 @@ export interface components {
             epoch: number;
             /** Pid */
             pid: number;
+            /** Machine */
+            machine: string;
             /**
              * Started At
              * Format: date-time
@@ -5894,6 +5896,25 @@ export interface components {
             bytes: number;
         };
         /**
+         * WaitingProcess
+         * @description A process that waits for a role which another machine holds: a row of `sql.WaitingRow`.
+         */
+        WaitingProcess: {
+            /** Role */
+            role: string;
+            /** Machine */
+            machine: string;
+            /** Pid */
+            pid: number;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * WithdrawalBody
          * @description Which judgement to withdraw.
          */
@@ -5985,6 +6006,8 @@ export interface components {
             live: "running" | "starting" | "late" | "stopped";
             /** Processes */
             processes: components["schemas"]["ProcessStatus"][];
+            /** Waiting Processes */
+            waiting_processes: components["schemas"]["WaitingProcess"][];
             /** Restarts */
             restarts: components["schemas"]["RestartStatus"][];
             /** Unread Input */

@@ -1,0 +1,150 @@
+"""A process of another machine waits for a role, and takes it over when its holder fails."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+
+from archiver.threads import start_thread
+from moirae.config.settings import Settings
+from moirae.errors import RoleLost, RoleTaken, Stopped
+from moirae.runtime import database, leases
+from moirae.runtime.leases import LeaseRenewal
+from moirae.runtime.roles import ReconnectingRole, Role, Standby, list_waiting_processes
+from tests.property.world import workspace
+
+_TIMEOUT = 60.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def settings(public_folder: Path) -> Settings:
+    return workspace(public_folder).model_copy(update={"database": None})
+
+
+@pytest.fixture
+def connect(settings: Settings) -> Iterator[Callable[[], Connection[Any]]]:
+    connections: list[Connection[Any]] = []
+
+    def open_one() -> Connection[Any]:
+        connections.append(database.connect_database(settings, "tests"))
+        return connections[-1]
+
+    yield open_one
+    for connection in connections:
+        connection.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases expire after two seconds."""
+    monkeypatch.setattr("moirae.runtime.leases._MAX_UNCHANGED", 10)
+    monkeypatch.setattr("moirae.runtime.roles.OBSERVATION_INTERVAL", 0.2)
+    monkeypatch.setattr(leases, "RENEWAL_INTERVAL", 0.2)
+
+
+def _on(machine: str, stop: threading.Event | None = None, *, waits: bool = True) -> Standby:
+    return Standby(machine, stop or threading.Event(), waits)
+
+
+def _wait(connect: Callable[[], Connection[Any]], role: str, standby: Standby) -> Future[Role]:
+    """Take a role in a thread; returns once it waits."""
+    waiting = start_thread(partial(Role, connect(), role, 0.0, standby), role)
+    look = connect()
+    deadline = time.monotonic() + _TIMEOUT
+    while not any(row["role"] == role for row in list_waiting_processes(look)):
+        assert not waiting.done(), waiting.result()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return waiting
+
+
+def test_another_machine_waits_and_takes_over(connect: Callable[[], Connection[Any]]) -> None:
+    holder_connection = connect()
+    holder = Role(holder_connection, "a", 0.0, _on("one"))
+    waiting = _wait(connect, "a", _on("two"))
+    time.sleep(1.0)
+    assert not waiting.done()
+    holder_connection.close()
+    successor = waiting.result(_TIMEOUT)
+    assert successor.epoch == holder.epoch + 1
+    look = connect()
+    machine = look.execute("SELECT machine FROM processes WHERE role = 'a'").fetchone()
+    assert machine == ("two",)
+    assert not list_waiting_processes(look)
+
+
+@pytest.mark.usefixtures("quick")
+def test_holder_that_does_not_renew_its_lease_is_replaced_and_fenced(
+    connect: Callable[[], Connection[Any]],
+) -> None:
+    frozen = Role(connect(), "b", 0.0, _on("one"))
+    renewal = LeaseRenewal(connect, "b", frozen.epoch)
+    assert renewal._renew()
+    successor = _wait(connect, "b", _on("two")).result(_TIMEOUT)
+    successor.fence()
+    with pytest.raises(RoleLost):  # on another connection: its own was ended
+        frozen.reattach(connect())
+    assert not renewal._renew()
+
+
+@pytest.mark.usefixtures("quick")
+def test_holder_that_renews_its_lease_keeps_the_role(
+    connect: Callable[[], Connection[Any]],
+) -> None:
+    holder = Role(connect(), "c", 0.0, _on("one"))
+    renewal = LeaseRenewal(connect, "c", holder.epoch)
+    thread = threading.Thread(target=renewal.run)
+    thread.start()
+    try:
+        stop = threading.Event()
+        waiting = _wait(connect, "c", _on("two", stop))
+        time.sleep(4.0)  # two leases
+        assert not waiting.done()
+        holder.fence()
+        stop.set()
+        with pytest.raises(Stopped):
+            waiting.result(_TIMEOUT)
+    finally:
+        renewal.stop.set()
+        thread.join()
+    assert not list_waiting_processes(connect())
+
+
+def test_same_machine_and_a_drain_do_not_wait(connect: Callable[[], Connection[Any]]) -> None:
+    holder = Role(connect(), "d", 0.0, _on("one"))
+    with pytest.raises(RoleTaken, match="is already running in this workspace"):
+        Role(connect(), "d", 0.0, _on("one"))
+    with pytest.raises(RoleTaken, match="the d process is already running on one: stop it first"):
+        Role(connect(), "d", 0.0, _on("two", waits=False))
+    holder.fence()
+
+
+def test_process_that_waits_survives_the_loss_of_its_connection(
+    connect: Callable[[], Connection[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moirae.runtime.roles._RECONNECT_PAUSE", 0.1)
+    holder_connection = connect()
+    Role(holder_connection, "e", 0.0, _on("one"))
+    opened: list[Connection[Any]] = []
+
+    def reconnect() -> Connection[Any]:
+        opened.append(connect())
+        return opened[-1]
+
+    waiting = start_thread(partial(ReconnectingRole, reconnect, "e", 0.0, _on("two")), "waiting")
+    look = connect()
+    deadline = time.monotonic() + _TIMEOUT
+    while not list_waiting_processes(look):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    look.execute("SELECT pg_terminate_backend(%s)", (opened[0].info.backend_pid,))
+    holder_connection.close()
+    role = waiting.result(_TIMEOUT)
+    assert len(opened) == 2
+    role.heartbeat("running")
