@@ -283,11 +283,11 @@ class PaneCache(RuleEngine):
         if not tables:
             return []
         query = request.paned_query
-        size, slide, offset = query.window
+        window = query.window
         first_start = _MIN_TIME
         if request.since is not None:
-            first_start = _round_up(request.since, slide, offset)
-        bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
+            first_start = _round_up(request.since, window.start_period, window.offset)
+        bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - window.size]}
         sql = self._duckdb.register_constants(request.group).join(query.merge)
         windows = self._duckdb.run_step(
             request.group,

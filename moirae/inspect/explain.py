@@ -234,7 +234,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
     `local_query`: the query of the live process, None where Spark evaluates the rule.
     """
     windows = window_specs(rule.bind_event_query())
-    if not any(window.size > window.slide for window in windows):
+    if not any(window.overlaps for window in windows):
         return {}
     if local_query is None:
         return {"windows": "each aggregated from all its rows: evaluated by spark"}

@@ -13,7 +13,7 @@ from recall.query.answer_columns import (
     coverage_columns,
     named_columns,
 )
-from recall.query.bind import PhysicalTables, bind_query
+from recall.query.bind import PhysicalTables, bind_query, write_landmark_views
 from recall.query.extra import excludes_only_extra, reveal_extra
 from recall.query.outputs import find_outputs
 from recall.query.parsing import (
@@ -77,4 +77,5 @@ __all__ = [
     "tables_used",
     "unique_columns",
     "window_specs",
+    "write_landmark_views",
 ]

@@ -14,9 +14,16 @@ from recall.query.extra import exclude_extra
 from recall.query.joins import find_anchor
 from recall.query.parsing import Unsupported, parse
 from recall.query.parts import common_tables, joins_of
+from recall.query.plain.landmark_windows import spark_windows
 from recall.query.shape import Tables
 from recall.query.sql_names import VALID_FROM, VALID_TO
-from recall.query.windows import grouping_windows
+from recall.query.windows import (
+    CALL,
+    Window,
+    grouping_windows,
+    parse_window,
+    window_arguments,
+)
 
 _MAX_TABLES = 1_024  # names of physical tables that are parsed once
 
@@ -80,6 +87,46 @@ def _bind_select(
         clause.set("this", _bind_table(clause.this, tables, physical, local_tables))
         if is_relation:
             _add_validity_condition(select, clause, alias, row_time)
+    _put_views(select)
+
+
+def write_landmark_views(sql: str) -> str:
+    """An event query as Spark can read it: with views in place of windows since a time of the day.
+
+    Raises `Unsupported`.
+    """
+    if "since" not in sql.lower():
+        return sql
+    query = parse(sql)
+    selects = list(query.find_all(exp.Select))
+    if not any(list(map(_put_views, selects))):
+        return sql
+    text: str = query.sql(dialect="spark")
+    return text
+
+
+def _put_views(select: exp.Select) -> bool:
+    """Put views in place of windows since a time of the day; whether there are any."""
+    has_views = False
+    for call in grouping_windows(select):
+        window = parse_window(call, window_arguments(call)[1:])
+        if window.landmark is not None:
+            _put_view(select, call, window)
+            has_views = True
+    return has_views
+
+
+def _put_view(select: exp.Select, call: exp.Expr, window: Window) -> None:
+    """Assign rows to windows since a time of the day, which Spark does not know, by a LATERAL VIEW.
+
+    Groups and outputs read its column `window`, as they would read Spark's function.
+    """
+    time = window_arguments(call)[0].sql(dialect="spark")
+    text = f"SELECT 1 FROM t LATERAL VIEW explode({spark_windows(time, window)}) AS window"
+    view = parse(text).args["laterals"][0]
+    view.meta[CALL] = call.copy()
+    select.append("laterals", view)
+    call.replace(exp.column("window"))
 
 
 def _time_column(node: exp.Expr, tables: Tables, local_tables: frozenset[str]) -> str | None:

@@ -237,15 +237,19 @@ def _infer_windows(select: exp.Select, source: _SourceShape, window: exp.Expr) -
             f"the first argument of window() must be the time of the stream, {source.time_column}",
             window,
         )
-    size, slide, start = parse_window(window, arguments[1:])
+    parsed_window = parse_window(window, arguments[1:])
     shape = source.shape
-    lag = _window_lag(_find_output(select, "ts"), time_column, size)
+    output_time = _find_output(select, "ts")
+    lag = _window_lag(output_time, time_column, parsed_window.size)
+    if parsed_window.landmark is not None and lag != -1:
+        raise Unsupported("ts of a window since a time of the day must be window.end", output_time)
+    period = parsed_window.start_period
     windowed_shape = replace(
         shape,
-        reach=shape.reach + size,
+        reach=shape.reach + parsed_window.size,
         lag=shape.lag + lag,
-        period=slide,
-        offset=(start + size) % slide,
+        period=period,
+        offset=(parsed_window.offset + parsed_window.size) % period,
     )
     return _SourceShape(windowed_shape, "ts")
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from archiver.threads import start_thread
 from moirae.rules.checks.result_types import locate_fragment
 from recall.errors import QueryRejected
-from recall.query import rename_tables, reveal_extra, sql_names
+from recall.query import rename_tables, reveal_extra, sql_names, write_landmark_views
 from recall.sandbox import QueryValidator, harden_session, validate_query
 
 StartSpark = Callable[[], SparkSession]
@@ -74,7 +74,7 @@ class CheckSession:
     def _validate_queries(self, pending: "SimpleQueue[str | None]") -> None:
         queries = filter(None, iter(pending.get, None))
         for first in queries:  # Spark starts for the first
-            self.validator.prepare(map(self._reveal_extra, chain([first], queries)))
+            self.validator.prepare(map(self._to_spark, chain([first], queries)))
 
     def validate(self, sql: str, views: Mapping[str, str] = MappingProxyType({})) -> StructType:
         """The columns of an event query as it is written. Raises `QueryRejected`.
@@ -92,17 +92,18 @@ class CheckSession:
     def _validate(
         self, sql: str, validate: Callable[[str], StructType], views: Mapping[str, str]
     ) -> StructType:
-        revealed_sql = self._reveal_extra(rename_tables(sql, views))
+        spark_sql = self._to_spark(rename_tables(sql, views))
         try:
-            return validate(revealed_sql)
+            return validate(spark_sql)
         except QueryRejected as error:
-            if revealed_sql == sql:
+            if spark_sql == sql:
                 raise
             line, column = locate_fragment(sql, error)
             raise QueryRejected(error.message, line, column, error.fragment) from error
 
-    def _reveal_extra(self, sql: str) -> str:
-        """A query that names `_extra` over views that have it."""
+    def _to_spark(self, sql: str) -> str:
+        """A query as Spark can read it; one that names `_extra` over views that have it."""
+        sql = write_landmark_views(sql)
         revealed_sql = reveal_extra(sql, self._view_names)
         return sql if revealed_sql == sql else reveal_extra(sql, self.stream_views)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any, Literal, Protocol
 
 from recall.query.windows import Window as Window
@@ -68,8 +67,9 @@ class PaneDialect(Protocol):
     def assign_windows(self, window: Window) -> str:
         """FROM with each pane in each of its windows.
 
-        Windows start at `_start`, from _low to _high of the table `_window_bounds`, in
-        microseconds; _low must be the start of a window.
+        `_start` is what `SqlDialect.assign_windows` groups by. Windows end their size after times
+        from _low to _high of the table `_window_bounds`, in microseconds; _low must be a multiple
+        of the window's `start_period`, but for its offset.
         """
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
@@ -106,8 +106,8 @@ class SqlDialect(Protocol):
 class PanedQuery:
     """A query over sliding windows in two steps, so that no row is aggregated twice.
 
-    Overlapping windows are cut into panes as long as the greatest common divisor of size and slide,
-    so that no pane crosses a window's border. `partial` aggregates rows into panes, with the start
+    Overlapping windows are cut into panes (see `Window.pane_length`), so that no pane crosses a
+    window's border. `partial` aggregates rows into panes, with the start
     of the pane in microseconds as `_w`; `merge` computes windows that start within `_window_bounds`
     from the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
     SIGMOD Record 34(1), 2005). Where either needs the table of constants, it belongs between the
@@ -122,7 +122,7 @@ class PanedQuery:
     @property
     def pane_length(self) -> int:
         """The length of a pane in microseconds."""
-        return gcd(self.window.size, self.window.slide)
+        return self.window.pane_length
 
 
 @dataclass(frozen=True)

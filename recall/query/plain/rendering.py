@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from recall.query.plain.json_paths import to_duckdb_path, to_spark_path
+from recall.query.plain.landmark_windows import (
+    duckdb_windows,
+    duckdb_windows_of_panes,
+    spark_windows,
+)
 from recall.query.plain.model import JsonPath, PlainAggregate, Window
 from recall.query.sql_names import HIGH, JSON_TEXT, LOW, PANES_TABLE, WINDOW_BOUNDS_TABLE
 
@@ -32,7 +37,11 @@ class SparkDialect:
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
-        intervals = ", ".join(f"'{length} microseconds'" for length in window)
+        if window.landmark is not None:
+            rows = f"SELECT {alias}.*, explode({spark_windows(time, window)}) AS _start"
+            return f"({rows} FROM {source} AS {alias}) AS {alias}", f"{alias}._start"
+        lengths = (window.size, window.slide, window.offset)
+        intervals = ", ".join(f"'{length} microseconds'" for length in lengths)
         return f"{source} AS {alias}", f"window({time}, {intervals})"
 
     def window_bound(self, column: str, side: str, window: Window) -> str:
@@ -42,7 +51,7 @@ class SparkDialect:
 
 def _window_starts(time: str, window: Window) -> tuple[str, str]:
     """SQL for the starts of the first and the last window that hold a time; in microseconds."""
-    size, slide, offset = window
+    size, slide, offset = window.size, window.slide, window.offset
     last = f"({time} - (({time} - {offset}) % {slide} + {slide}) % {slide})"
     # The first starts less than `size` before the time.
     first = f"({last} - (({size - 1} - ({time} - {last})) // {slide}) * {slide})"
@@ -54,9 +63,10 @@ class DuckDBPaneDialect:
 
     def assign_windows(self, window: Window) -> str:
         """See `PaneDialect`."""
+        if window.landmark is not None:
+            return duckdb_windows_of_panes(PANES_TABLE, WINDOW_BOUNDS_TABLE, LOW, HIGH, window)
         first, last = _window_starts("_w", window)
-        _, slide, _ = window
-        bounds = f"greatest({first}, {LOW}), least({last}, {HIGH}) + 1, {slide}"
+        bounds = f"greatest({first}, {LOW}), least({last}, {HIGH}) + 1, {window.slide}"
         return (
             f"(SELECT {PANES_TABLE}.*, unnest(range({bounds})) AS _start "
             f"FROM {PANES_TABLE} CROSS JOIN {WINDOW_BOUNDS_TABLE})"
@@ -85,7 +95,9 @@ class DuckDBPaneDialect:
 
 
 class DuckDBDialect:
-    """DuckDB's SQL. A window is represented by the microsecond at which it starts."""
+    """DuckDB's SQL. A window is represented by the microsecond at which it starts (see also
+    `landmark_windows`).
+    """
 
     pane_dialect = DuckDBPaneDialect()
 
@@ -103,17 +115,20 @@ class DuckDBDialect:
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
-        size, slide, _ = window
-        first, last = _window_starts(f"epoch_us({time})", window)
-        if slide == size:
+        micros = f"epoch_us({time})"
+        if window.landmark is not None:
+            return duckdb_windows(source, alias, micros, window)
+        first, last = _window_starts(micros, window)
+        if not window.overlaps:
             return f"{source} AS {alias}", last
-        starts = f"unnest(range({first}, {last} + 1, {slide})) AS _start"
+        starts = f"unnest(range({first}, {last} + 1, {window.slide})) AS _start"
         rows = f"SELECT {alias}.*, {starts} FROM {source} AS {alias}"
         return f"({rows}) AS {alias}", f"{alias}._start"
 
     def window_bound(self, column: str, side: str, window: Window) -> str:
         """See `SqlDialect`."""
-        size, _, _ = window
+        if window.landmark is not None:
+            return f"make_timestamptz({column}['{side}'])"
         if side == "start":
             return f"make_timestamptz({column})"
-        return f"make_timestamptz({column} + {size})"
+        return f"make_timestamptz({column} + {window.size})"

@@ -23,7 +23,7 @@ from recall.query.plain.model import (
 )
 from recall.query.plain.windows import WindowGroups, write_panes
 from recall.query.sql_names import EXTRA
-from recall.query.windows import is_window, parse_window, window_arguments
+from recall.query.windows import is_window, parse_window, restore_windows, window_arguments
 
 # Outputs by name, in the order of the SELECT list.
 Outputs = list[tuple[str, TypedExpression]]
@@ -110,6 +110,7 @@ class SelectWriter:
 
     def write(self, select: exp.Select) -> RenderedSelect:
         """Write the SELECT. Raises `SparkRequired`."""
+        select = restore_windows(select)
         other_clauses = clauses_of(select) - _SUPPORTED_CLAUSES
         if other_clauses:
             raise SparkRequired(", ".join(sorted(map(_format_clause, other_clauses))))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
 
 from recall.query.plain.model import (
     PaneDialect,
@@ -49,9 +48,8 @@ class WindowGroups:
         for number, parts in enumerate(map(panes.partial_aggregates, self.aggregates)):
             for part_number, part in enumerate(parts):
                 values.append(f"{part} AS a{number}_{part_number}")
-        size, slide, offset = self.window
-        pane_length = gcd(size, slide)
-        return self._select_rows(Window(pane_length, pane_length, offset), values)
+        pane_length = self.window.pane_length
+        return self._select_rows(Window(pane_length, pane_length, self.window.offset), values)
 
     def merge_panes(self, panes: PaneDialect) -> str:
         """SELECT of windows over the table of panes."""
@@ -92,8 +90,7 @@ def write_panes(
     and after it.
     """
     panes = groups.dialect.pane_dialect
-    size, slide, _ = groups.window
-    if panes is None or size == slide:
+    if panes is None or not groups.window.overlaps:
         return None
     before_source, before_constants, after_constants = groups.select_panes(panes)
     before_constants = f"{before_source}{source}{before_constants}"

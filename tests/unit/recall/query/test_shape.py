@@ -35,6 +35,15 @@ def test_window_row_is_complete_when_the_window_closes(time: str, lag: int) -> N
     assert shape == Shape(streams=CPU, reach=5 * MINUTE, lag=lag, period=5 * MINUTE)
 
 
+def test_windows_since_a_time_of_the_day_reach_back_to_it() -> None:
+    window = "window(ts, since('07:00', 'Europe/Rome'), '15 minutes')"
+    shape = infer_shape(f"SELECT window.end AS ts FROM cpu GROUP BY {window}", TABLES)
+    reach = (25 * 60 + 15) * MINUTE
+    assert shape == Shape(streams=CPU, reach=reach, lag=-1, period=15 * MINUTE)
+    with pytest.raises(Unsupported, match=r"must be window\.end"):
+        infer_shape(f"SELECT max(ts) AS ts FROM cpu GROUP BY {window}", TABLES)
+
+
 def test_window_closes_when_the_watermark_passes_its_end() -> None:
     shape = Shape(period=10, offset=3)
     assert not shape.closes_window(3, 12)
