@@ -32,22 +32,29 @@ AD_HOC_RULE = "query"
 class RecallEvent:
     """The event that a recall is about.
 
-    `key` holds the values that each row of its answers carries.
+    `key` holds the values that each row of its answers carries. `previous`: the time of the last
+    event of the alert before its own, of the same rule and key; None: there is none, or it is not
+    needed.
     """
 
     eid: UUID
     ts: Micros
     key: Mapping[str, Any]
     attributes: Mapping[str, Any]
+    previous: Micros | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The stored form, without the eid, which has a column of its own."""
-        return {"ts": self.ts, "key": dict(self.key), "attributes": dict(self.attributes)}
+        stored = {"ts": self.ts, "key": dict(self.key), "attributes": dict(self.attributes)}
+        if self.previous is not None:
+            stored["previous"] = self.previous
+        return stored
 
     @classmethod
     def from_json(cls, eid: UUID, stored: Mapping[str, Any]) -> "RecallEvent":
         """The inverse of `to_json`."""
-        return cls(eid, stored["ts"], stored["key"], stored["attributes"])
+        previous = stored.get("previous")
+        return cls(eid, stored["ts"], stored["key"], stored["attributes"], previous)
 
 
 # The fields of questions are keys of the stored JSON: do not rename them.
@@ -62,7 +69,7 @@ class RecallQuestion:
     `feedback`: seconds without feedback after which the recall is suspended; None: never.
     `offset`: how far before the event the range ends. `season`: the stored form of a `Season`, of
     whose times alone rows are read; it has a `range`. `since`: that of a `Landmark`, from which on
-    rows are read.
+    rows are read. `until`: "previous" if only rows after `RecallEvent.previous` are read.
     """
 
     range: Micros | None
@@ -72,34 +79,39 @@ class RecallQuestion:
     offset: Micros = field(default=0, kw_only=True)
     season: Mapping[str, Any] | None = field(default=None, kw_only=True)
     since: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    until: Literal["previous"] | None = field(default=None, kw_only=True)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the beginning of what is read is known before history is."""
+        """Whether the beginning of what is read is known before history is, for each event."""
         return self.range is not None or self.since is not None
 
-    def asked_ranges(self, event_ts: Micros) -> tuple[TimeRange, ...]:
+    def asked_ranges(
+        self, event_ts: Micros, previous: Micros | None = None
+    ) -> tuple[TimeRange, ...]:
         """The event times that are read for an event, as far as they are archived.
 
-        Oldest first, apart from each other.
+        Oldest first, apart from each other. `previous`: see `RecallEvent`.
         """
-        span = self._asked_span(event_ts)
+        span = self._asked_span(event_ts, previous)
         if self.season is None:
             return () if span.is_empty else (span,)
         return Season.from_json(self.season).find_ranges(span, event_ts)
 
-    def _asked_span(self, event_ts: Micros) -> TimeRange:
+    def _asked_span(self, event_ts: Micros, previous: Micros | None) -> TimeRange:
         """May be empty."""
         starts: list[Micros] = []
+        if self.until is not None and previous is not None:
+            starts.append(previous + 1)
         if self.range is not None:
             starts.append(event_ts - self.range)
         if self.since is not None:
             starts.append(Landmark.from_json(self.since).find_before(event_ts))
         return TimeRange(max(starts, default=None), event_ts - self.offset)
 
-    def asked_range(self, event_ts: Micros) -> TimeRange:
+    def asked_range(self, event_ts: Micros, previous: Micros | None = None) -> TimeRange:
         """The range from the first to the last event time that is read for an event."""
-        return enclose_ranges(self.asked_ranges(event_ts), event_ts)
+        return enclose_ranges(self.asked_ranges(event_ts, previous), event_ts)
 
 
 @dataclass(frozen=True)
@@ -257,14 +269,17 @@ class ChunkRange(NamedTuple):
 
 
 def plan_pieces(
-    chunks: Iterable[ChunkRange], event_ts: Micros, question: RecallQuestion
+    chunks: Iterable[ChunkRange],
+    event_ts: Micros,
+    question: RecallQuestion,
+    previous: Micros | None = None,
 ) -> list[Piece]:
     """The pieces of history that a recall reads: oldest first for that order, else newest first.
 
     `chunks`: oldest first. They are cut to what lies before the event and within the question's
-    ranges; those in no range are left out.
+    ranges; those in no range are left out. `previous`: see `RecallEvent`.
     """
-    asked_ranges = question.asked_ranges(event_ts)
+    asked_ranges = question.asked_ranges(event_ts, previous)
     pieces: list[Piece] = []
     first = 0
     for chunk, chunk_range in chunks:
@@ -468,20 +483,21 @@ def end_coverage(ordered_pieces: Sequence[Piece], pieces_done: int) -> Coverage:
 
 
 def relate_to_request(
-    coverage: Coverage, question: RecallQuestion, event_ts: Micros, pieces: Sequence[Piece]
+    coverage: Coverage, question: RecallQuestion, event: RecallEvent, pieces: Sequence[Piece]
 ) -> Coverage:
     """The coverage with the ranges that were asked for, of which expired chunks may be missing.
 
     `pieces`: all that the recall reads.
     """
-    asked_ranges = question.asked_ranges(event_ts)
+    asked_ranges = question.asked_ranges(event.ts, event.previous)
     if question.offset:
-        coverage = replace(coverage, asked_to=event_ts - question.offset)
+        coverage = replace(coverage, asked_to=event.ts - question.offset)
     if question.season is not None:
         coverage = replace(coverage, ranges=len(asked_ranges))
-    if not question.is_bounded:
+    asked_from = enclose_ranges(asked_ranges, event.ts).start
+    if asked_from is None:
         return coverage
-    coverage = replace(coverage, asked_from=question.asked_range(event_ts).start)
+    coverage = replace(coverage, asked_from=asked_from)
     available_seconds = _count_seconds(union_ranges(pieces))
     asked_seconds = _count_seconds(asked_ranges)
     if available_seconds is None or not asked_seconds or available_seconds >= asked_seconds:

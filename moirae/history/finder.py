@@ -1,8 +1,9 @@
 """Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -244,14 +245,19 @@ class PastFinder:
         return contexts
 
     def answer_recalls(
-        self, rule: ActiveRule, events: Sequence[Event], names: Collection[str]
+        self,
+        rule: ActiveRule,
+        events: Sequence[Event],
+        names: Collection[str],
+        previous: Mapping[UUID, Micros] = MappingProxyType({}),
     ) -> dict[UUID, AnswersByRecall]:
         """The final answers of SQL recalls, over rows before each event only.
 
-        A recall that fails has no answer.
+        A recall that fails has no answer. `previous`: see `RecallEvent`, by event ID.
         """
         answers: dict[UUID, AnswersByRecall] = {}
         for batch in _divide(events):
+            batch = [replace(event, previous=previous.get(event.eid)) for event in batch]
             for (_, eid), rows in self._answer_recalls(rule, batch, names).items():
                 answers[eid] = rows
         return answers
@@ -325,7 +331,9 @@ class PastFinder:
         def compute(part: Sequence[RecallEvent]) -> dict[str, AnswerRows]:
             pieces: list[tuple[RecallEvent, Piece]] = []
             for event in part:
-                ranges = question.asked_ranges(event.ts) or (TimeRange(event.ts, event.ts),)
+                ranges = question.asked_ranges(event.ts, event.previous) or (
+                    TimeRange(event.ts, event.ts),
+                )
                 pieces.append((event, Piece.of_ranges(0, ranges)))
             partials = self._engines.compute_partial(template, pieces, event_tables)
             merged = []

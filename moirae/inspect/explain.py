@@ -314,7 +314,7 @@ def _explain_sql_recall(
         "merge": split.merge.sql(dialect="spark"),
         "reads": _EACH_CHUNK_ONCE if split.whole is None else _GROWING_RANGES,
     }
-    if question.offset or question.season is not None or question.since is not None:
+    if question.offset or question.season or question.since or question.until:
         explanation["range"] = _explain_range(question)
     if question.order in _ORDERS:
         explanation["order"] = _ORDERS[question.order].format(question)
@@ -336,6 +336,8 @@ def _explain_range(question: SqlQuestion) -> str:
         landmark = Landmark.from_json(question.since)
         hours, minutes = divmod(landmark.time_of_day // MINUTE, 60)
         starts.append(f"since it was last {hours:02}:{minutes:02} in {landmark.zone}")
+    if question.until is not None:
+        starts.append("since the last event of the alert before, of the same rule and key")
     text = ", but only ".join(starts)
     if question.offset:
         text += f" to {_format_micros(question.offset)} before it"

@@ -81,6 +81,7 @@ class RecallRequests:
                     every_event=rule.recalls_every_event,
                     needs_context=with_context,
                     needs_settled=recall.needs_settled,
+                    needs_previous=recall.question.until is not None,
                     background_before=background_before,
                     since=since,
                     limit=_BATCH_EVENTS,
@@ -102,7 +103,7 @@ class RecallRequests:
         version = rule.version
         plan = self._rule_requests(rule).plan
         for row in rows:
-            event = RecallEvent(row.eid, row.ts, row.key, row.attributes)
+            event = RecallEvent(row.eid, row.ts, row.key, row.attributes, row.previous)
             level = int(row.background)
             requests.append(RecallRequest(rule.name, version, recall, question, event, level, plan))
         with self._connection.transaction():

@@ -51,8 +51,10 @@ class EventOutputs:
 
     def answer(self, names: Collection[str]) -> Mapping[str, Rows]:
         """The final answers of SQL recalls; a recall that fails has no rows."""
-        answers = self.past.finder.answer_recalls(self.rule, [self.event], names)
-        return answers.get(self.event.eid, {})
+        event, previous = self.event, self._previous
+        times = {} if previous is None else {event.eid: previous}
+        answers = self.past.finder.answer_recalls(self.rule, [event], names, times)
+        return answers.get(event.eid, {})
 
     def find_similar(self, name: str) -> Rows:
         """The past events in the final answer of a similarity recall, with their attributes."""
@@ -98,7 +100,7 @@ class EventOutputs:
             if name in plan.similar:
                 tables[name] = [{**self._past_columns[row["past_eid"]], **row} for row in rows]
             else:
-                asked_range = question.asked_range(self.event.ts)
+                asked_range = question.asked_range(self.event.ts, self._previous)
                 rows = make_final_answer(rows, asked_range).cover_rows(rows)
                 tables[name] = carry_key(rows, self.event.key, plan.key_types)
         return tables
@@ -123,7 +125,22 @@ class EventOutputs:
     @property
     def _recall_event(self) -> RecallEvent:
         event = self.event
-        return RecallEvent(event.eid, event.ts, event.key, event.attributes)
+        return RecallEvent(event.eid, event.ts, event.key, event.attributes, self._previous)
+
+    @cached_property
+    def _previous(self) -> Micros | None:
+        """See `RecallEvent`."""
+        if not any(question.until for question in self._questions.values()):
+            return None
+        alerts = self.past.alerts(self.rule, self.until)
+        times = [
+            alert.lifetime.last
+            for alert in alerts
+            if alert.first_event.fingerprint == self.event.fingerprint
+            and alert.lifetime.fired is not None
+            and alert.lifetime.last < self.event.ts
+        ]
+        return max(times, default=None)
 
     # Similar events
 

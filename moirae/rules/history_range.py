@@ -7,7 +7,7 @@ import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -97,11 +97,18 @@ TimeOfDay = Annotated[
 class HistoryRange(ConfigModel):
     """Event times before an event. `range: 7d` is short for `range: {last: 7d}`."""
 
+    until: Literal["previous"] | None = Field(
+        default=None,
+        description=(
+            "previous: backwards until the last event of the alert before this one, of the same "
+            "rule and key; without one, to the beginning or as far as last says."
+        ),
+    )
     last: Span | None = Field(
         default=None,
         description=(
             "Event time before the event from which history is read, such as 7d; or from one to "
-            "another time before it: 8d..7d. Required unless since is set."
+            "another time before it: 8d..7d. Required unless since or until is set."
         ),
     )
     since: TimeOfDay | None = Field(
@@ -137,8 +144,8 @@ class HistoryRange(ConfigModel):
     @field_validator("since")
     @classmethod
     def _require_start(cls, since: str | None, info: ValidationInfo) -> str | None:
-        if since is None and "last" in info.data and info.data["last"] is None:
-            raise ValueError("set last, since or both: where does the range begin?")
+        if since is None and info.data.get("last", 0) is None and info.data.get("until", 0) is None:
+            raise ValueError("set last, since or until: where does the range begin?")
         return since
 
     @field_validator("same")
@@ -211,9 +218,10 @@ def _write_range(value: HistoryRange | None) -> Any:
     """In the short form if nothing else is set: rules are stored as they were before there was more."""
     if value is None:
         return None
-    if value.same is None and value.since is None:
+    if value.same is None and value.since is None and value.until is None:
         return str(value.last)
     written = {
+        "until": value.until,
         "last": None if value.last is None else str(value.last),
         "since": value.since,
         "same": value.same,

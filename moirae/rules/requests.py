@@ -224,6 +224,8 @@ def _describe_range(history: HistoryRange | None) -> dict[str, Any]:
     if history.last is not None:
         fields["range"] = duration_to_micros(history.last.older)
         fields["offset"] = duration_to_micros(history.last.newer)
+    if history.until is not None:
+        fields["until"] = history.until
     if history.season is not None:
         fields["season"] = history.season.to_json()
     if history.landmark is not None:

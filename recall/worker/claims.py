@@ -158,7 +158,7 @@ class TaskClaimer:
     ) -> Task:
         """Decide which pieces a task reads, and in which order."""
         spec, question = task.spec, task.spec.question
-        pieces = plan_pieces(chunks, spec.event.ts, question)
+        pieces = plan_pieces(chunks, spec.event.ts, question, spec.event.previous)
         progress = replace(task.progress, pieces=pieces, skipped=0)
         if isinstance(question, SimilarQuestion):
             index = self._corpora.load_index(spec.rule, spec.version, question)

@@ -199,7 +199,7 @@ def _build_result(
             relate_to_request(
                 replace(coverage, hopeful=hopeful),
                 turn.spec.question,
-                turn.spec.event.ts,
+                turn.spec.event,
                 pieces,
             ),
             state.build_answer(index),

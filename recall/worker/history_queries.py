@@ -314,7 +314,7 @@ def _build_result(
                 sum(lengths),
                 not coverage.partial,
             )
-            requested = relate_to_request(coverage, template.question, turn.spec.event.ts, pieces)
+            requested = relate_to_request(coverage, template.question, turn.spec.event, pieces)
             revision = Revision(requested, answer, estimates)
     return TurnResult(
         next=next_piece,

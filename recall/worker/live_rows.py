@@ -249,7 +249,7 @@ def _live_coverage(active_task: ActiveTask, rows: int, appends_rows: bool) -> Li
     history = relate_to_request(
         compute_coverage(pieces, progress.next, progress.failed, progress.skipped),
         spec.question,
-        spec.event.ts,
+        spec.event,
         pieces,
     )
     return LiveCoverage(

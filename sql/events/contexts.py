@@ -72,9 +72,13 @@ class UnsettledContextRow(RecallEventRow):
 
 @dataclass(frozen=True, slots=True)
 class UnrequestedEventRow(RecallEventRow):
-    """An event without tasks of a recall. `background`: it is too old to be interactive."""
+    """An event without tasks of a recall. `background`: it is too old to be interactive.
+
+    `previous`: see `recall.requests.RecallEvent`.
+    """
 
     background: bool
+    previous: int | None
 
 
 class RecallOfVersion(NamedTuple):
@@ -179,6 +183,7 @@ class ContextGateway(Gateway):
         every_event: bool,
         needs_context: bool,
         needs_settled: bool,
+        needs_previous: bool,
         background_before: datetime,
         since: datetime | None,
         limit: int,
@@ -195,6 +200,7 @@ class ContextGateway(Gateway):
             every_event=every_event,
             needs_context=needs_context,
             needs_settled=needs_settled,
+            needs_previous=needs_previous,
             background_before=background_before,
             since=since,
             limit=limit,

@@ -33,9 +33,13 @@ SELECT EXISTS (SELECT FROM contexts c
 
 -- list_unrequested --
 -- Events without tasks of a recall, in (ts, eid) order. If the recall needs a context, only events
--- that have one; for events in the background, and if `needs_settled`, it must be settled.
+-- that have one; for events in the background, and if `needs_settled`, it must be settled. `previous`:
+-- the last event of the alert before that of the event, of the same key, if `needs_previous`.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
-    e.ts < %(background_before)s AS background
+    e.ts < %(background_before)s AS background,
+    CASE WHEN %(needs_previous)s THEN (SELECT (extract(epoch FROM max(p.last_at)) * 1000000)::bigint FROM alerts p
+        WHERE p.rule = a.rule AND p.fingerprint = a.fingerprint AND p.fired_at IS NOT NULL AND p.state <> 'withdrawn'
+        AND p.last_at < a.starts_at) END AS previous
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid

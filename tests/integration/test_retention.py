@@ -311,6 +311,7 @@ def requested_rows(workspace: RetentionWorkspace) -> list[Any]:
         every_event=True,
         needs_context=False,
         needs_settled=False,
+        needs_previous=False,
         background_before=from_micros(START),
         since=None,
         limit=1000,

@@ -245,6 +245,38 @@ def test_similar_events_stages_and_messages_are_compared(
     assert failures == {name: [] for name in failures}
 
 
+def test_range_until_previous_begins_at_the_alert_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = """
+groups:
+- name: g
+  rules:
+  - alert: Slow
+    expr: SELECT ts, job, instance, value FROM up WHERE value > 2
+    key: [instance]
+    keep_firing_for: 1m
+    recall:
+      since: {sql: SELECT count(*) AS n FROM up u WHERE u.instance = event.instance, range: {until: previous}}
+"""
+    tests = """
+tests:
+- name: the rows since the last event of the alert before
+  input:
+    up:
+    - {series: {job: a, instance: x}, values: {value: 1 1 3 3 1 1 1 1 3 1 1}}
+    - {series: {job: a, instance: y}, values: {value: 1 1 1 1 1 3 1 1 1 1 1}}
+  alert_rule_test:
+  - {eval_time: 9m, alertname: Slow, event: {ts: 2m}, exp_recalls: {since: [{n: 2}]}}
+  - {eval_time: 9m, alertname: Slow, event: {ts: 3m}, exp_recalls: {since: [{n: 3}]}}
+  - {eval_time: 9m, alertname: Slow, event: {ts: 8m}, exp_recalls: {since: [{n: 4}]}}
+"""
+    assert list(run(spark, tmp_path, tests, rules).values()) == [[]]
+    refused = rules + "    where: since.n > 1\n"
+    with pytest.raises(Exception, match="where decides which alerts there are"):
+        run(spark, tmp_path, tests, refused)
+
+
 def test_differences_of_messages_and_stages_are_shown(spark: SparkSession, tmp_path: Path) -> None:
     tests = """
 tests:

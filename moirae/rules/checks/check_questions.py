@@ -251,11 +251,24 @@ class _QuestionChecker:
                 message = f"where can refer to SQL recalls only; {name} is a similarity recall"
                 yield self._rule.make_problem(message, "where")
                 return
+            if self._is_until_previous(name):
+                message = (
+                    f"where cannot refer to {name}, whose range ends at the alert before: "
+                    "where decides which alerts there are"
+                )
+                yield self._rule.make_problem(message, "where")
+                return
         try:
             self._validate_condition(spec.where, recall_names)
         except QueryRejected as error:
             line, column = locate_fragment(spec.where, error)
             yield self._rule.make_problem(str(error), "where", line=line, column=column)
+
+    def _is_until_previous(self, name: str) -> bool:
+        recall = self._rule.spec.recall[name]
+        return (
+            isinstance(recall, SqlRecall) and recall.range is not None and bool(recall.range.until)
+        )
 
     def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
         self._create_empty_view(_EVENT_VIEW, {"ts": "timestamp", **self.definition.types})

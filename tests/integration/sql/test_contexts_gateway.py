@@ -11,7 +11,7 @@ import pytest
 import sql
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import connect_database
-from sql.events import ContextGateway, NewContextRow, OutboxGateway
+from sql.events import ContextGateway, NewContextRow, OutboxGateway, RecallOfVersion
 from sql.similarity import CorpusGateway
 from tests.workspaces import write_workspace
 
@@ -107,3 +107,45 @@ def test_pending_rows_of_the_outbox_are_counted_to_a_limit(connection: sql.Conne
     assert (counts.pending, counts.has_closed) == (2, True)
     counts = outbox.count_contexts(rows[-1].seq, 2, None)
     assert (counts.pending, counts.has_closed) == (1, False)
+
+
+def _add_alert(
+    connection: sql.Connection, number: int, first: int, last: int, state: str = "firing"
+) -> None:
+    """An alert of key `a` and its first event, `first` to `last` seconds after the start."""
+    starts, ends = (_START + timedelta(seconds=second) for second in (first, last))
+    connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled) "
+        "VALUES (%s, 'g/r', '1', %s, 'a', '{}', '{}', true)",
+        (UUID(int=number), starts),
+    )
+    fired = None if state == "pending" else starts
+    connection.execute(
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, "
+        "starts_at, fired_at, last_at, events) VALUES (%s, %s, 'g/r', '1', 'a', '{}', '{}', '{}', %s, "
+        "%s, %s, %s, 1)",
+        (UUID(int=number), UUID(int=number), state, starts, fired, ends),
+    )
+
+
+@pytest.mark.parametrize("needs_previous", [True, False])
+def test_events_are_requested_with_the_alert_before(
+    connection: sql.Connection, needs_previous: bool
+) -> None:
+    _add_alert(connection, 1, 0, 30, "resolved")
+    _add_alert(connection, 2, 40, 50, "pending")
+    _add_alert(connection, 3, 60, 70, "withdrawn")
+    _add_alert(connection, 4, 80, 100)
+    rows = ContextGateway(connection).list_unrequested(
+        RecallOfVersion("g/r", "1", "norm"),
+        every_event=False,
+        needs_context=False,
+        needs_settled=False,
+        needs_previous=needs_previous,
+        background_before=_START,
+        since=None,
+        limit=10,
+    )
+    last = int(_START.timestamp() + 30) * 1_000_000
+    expected = [(1, None), (4, last if needs_previous else None)]
+    assert [(row.eid.int, row.previous) for row in rows] == expected

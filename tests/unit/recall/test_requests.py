@@ -88,7 +88,10 @@ def test_range_may_end_before_the_event() -> None:
     question = replace(SQL, range=18, offset=6)
     assert plan_pieces(CHUNKS, 25, question) == [Piece(2, 10, 19), Piece(1, 7, 10)]
     coverage = compute_coverage(plan_pieces(CHUNKS, 25, question), 2, 0)
-    assert relate_to_request(coverage, question, 25, []).asked_to == 19
+    assert (
+        relate_to_request(coverage, question, RecallEvent(UUID(int=1), 25, {}, {}), []).asked_to
+        == 19
+    )
 
 
 def test_range_may_begin_at_a_time_of_the_day() -> None:
@@ -131,9 +134,8 @@ def test_chunks_between_the_ranges_are_not_read() -> None:
         Piece(chunk, (24 * day + 2) * hour, (24 * day + 3) * hour)
         for day, chunk in ((2, 8), (1, 4), (0, 0))
     ]
-    coverage = relate_to_request(
-        compute_coverage(pieces[1:], 2, 0), question, 74 * hour, pieces[1:]
-    )
+    event = RecallEvent(UUID(int=1), 74 * hour, {}, {})
+    coverage = relate_to_request(compute_coverage(pieces[1:], 2, 0), question, event, pieces[1:])
     assert (coverage.ranges, coverage.read, coverage.partial) == (3, 2, True)
     assert coverage.share == pytest.approx(2 / 3)
 
@@ -211,7 +213,31 @@ def test_range_that_was_cut_by_retention_is_stated(
     question = RecallQuestion(None if asked is None else 100 - asked, 1.0, "newest")
     low = oldest if asked is None or oldest is None else max(asked, oldest)
     pieces = [Piece(2, 80, 100), Piece(1, asked if low is None else low, 80)]
-    coverage = relate_to_request(compute_coverage(pieces, 2, 0), question, 100, pieces)
+    event = RecallEvent(UUID(int=1), 100, {}, {})
+    coverage = relate_to_request(compute_coverage(pieces, 2, 0), question, event, pieces)
     assert (coverage.asked_from, coverage.partial) == (asked_from, partial)
     assert coverage.share == pytest.approx(0.8 if partial else 1.0)
     assert coverage.final
+
+
+@pytest.mark.parametrize(
+    ("previous", "range_", "start"),
+    [(None, None, None), (None, 50, 50), (40, None, 41), (40, 50, 50), (70, 50, 71)],
+)
+def test_range_until_the_alert_before_begins_after_its_last_event(
+    previous: int | None, range_: int | None, start: int | None
+) -> None:
+    question = replace(SQL, range=range_, until="previous")
+    assert question.asked_range(100, previous) == TimeRange(start, 100)
+    event = RecallEvent(UUID(int=1), 100, {}, {}, previous)
+    pieces = plan_pieces([ChunkRange(0, TimeRange(60, 80))], 100, question, previous)
+    coverage = relate_to_request(compute_coverage(pieces, 1, 0), question, event, pieces)
+    assert coverage.asked_from == (60 if start is None else start)
+
+
+def test_event_of_a_task_keeps_the_time_of_the_alert_before() -> None:
+    for previous in (None, 40):
+        event = RecallEvent(UUID(int=1), 100, {"host": "a"}, {"v": 1}, previous)
+        stored = event.to_json()
+        assert ("previous" in stored) == (previous is not None)
+        assert RecallEvent.from_json(event.eid, stored) == event
