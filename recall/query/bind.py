@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from recall.query.extra import exclude_extra
 from recall.query.joins import find_anchor
+from recall.query.landmark_windows import spark_windows
 from recall.query.parsing import Unsupported, parse
 from recall.query.parts import common_tables, joins_of
-from recall.query.plain.landmark_windows import spark_windows
 from recall.query.shape import Tables
 from recall.query.sql_names import VALID_FROM, VALID_TO
 from recall.query.windows import (

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from recall.query.plain.json_paths import to_duckdb_path, to_spark_path
-from recall.query.plain.landmark_windows import (
+from recall.query.landmark_windows import (
     duckdb_windows,
     duckdb_windows_of_panes,
     spark_windows,
 )
+from recall.query.plain.json_paths import to_duckdb_path, to_spark_path
 from recall.query.plain.model import JsonPath, PlainAggregate, Window
 from recall.query.sql_names import HIGH, JSON_TEXT, LOW, PANES_TABLE, WINDOW_BOUNDS_TABLE
 
