@@ -19,7 +19,7 @@ def spark_windows(time: str, window: Window) -> str:
     assert window.landmark is not None
     micros = f"unix_micros({time})"
     runs = ", ".join(
-        f"[{run.first}, {run.count}, {run.end}]" for run in landmark_runs(window.landmark)
+        f"[{run.first}, {run.days}, {run.end}]" for run in landmark_runs(window.landmark)
     )
     # One constant: statements with hundreds of them are slow to parse and to copy.
     all_runs = f"from_json('[{runs}]', 'array<array<bigint>>')"
@@ -62,7 +62,7 @@ def _with_steps(from_: str, alias: str, micros: str, window: Window, bounds: str
     """A SELECT of rows with the steps of their windows. `bounds`: columns of limits, or nothing."""
     assert window.landmark is not None
     runs = ", ".join(
-        f"({run.first}, {run.count}, {run.end})" for run in landmark_runs(window.landmark)
+        f"({run.first}, {run.days}, {run.end})" for run in landmark_runs(window.landmark)
     )
     first, last = f"({micros} - {_SINCE}) // {window.slide} + 1", _round_up_steps(_UNTIL, window)
     if bounds:

@@ -24,10 +24,10 @@ _UNKNOWN_DAYS = 1_000_000  # before and after
 
 
 class LandmarkRun(NamedTuple):
-    """Landmarks 24 hours apart: `first`, `first` + 24 h, …, `count` of them. The next is `end`."""
+    """Landmarks 24 hours apart: `first`, `first` + 24 h, …, `days` of them. The next is `end`."""
 
     first: Micros
-    count: int
+    days: int
     end: Micros
 
 
@@ -66,7 +66,7 @@ def landmark_runs(landmark: Landmark) -> tuple[LandmarkRun, ...]:
 def longest_distance(landmark: Landmark) -> Micros:
     """The most time between a landmark and the next, in microseconds."""
     runs = landmark_runs(landmark)
-    last_distances = [run.end - run.first - (run.count - 1) * DAY for run in runs]
+    last_distances = [run.end - run.first - (run.days - 1) * DAY for run in runs]
     return max(DAY, *last_distances)
 
 

@@ -24,7 +24,7 @@ def find_in_runs(landmark: Landmark, ts: Micros) -> Micros:
     """The latest landmark up to a time, as queries compute it."""
     for run in landmark_runs(landmark):
         if run.first <= ts < run.end:
-            return run.first + min((ts - run.first) // DAY, run.count - 1) * DAY
+            return run.first + min((ts - run.first) // DAY, run.days - 1) * DAY
     raise AssertionError("each time has a landmark")
 
 
