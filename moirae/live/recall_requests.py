@@ -16,7 +16,7 @@ from recall.event_plans import EventPlan
 from recall.ledger import Ledger
 from recall.query import tables_used
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest
-from sql.events import ContextGateway, RecallOfVersion, UnrequestedEventRow
+from sql.events import ContextGateway, RecallNeeds, RecallOfVersion, UnrequestedEventRow
 
 _BATCH_EVENTS = 500  # events of a recall in one statement
 # Microseconds of event time: events this much older than the newest row are recalled in the
@@ -26,11 +26,10 @@ _BACKGROUND_AGE = 600_000_000
 
 @dataclass(frozen=True)
 class _RecallInput:
-    """The question of a recall, and whether it needs an event's context, and a settled one."""
+    """The question of a recall, and what it needs of an event."""
 
     question: AnyQuestion
-    needs_context: bool
-    needs_settled: bool
+    needs: RecallNeeds
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,12 @@ class RecallRequests:
         for rule in active_rules:
             requests = self._rule_requests(rule)
             for name, recall in requests.recalls.items():
-                if recall.needs_context != with_context:
+                if recall.needs.context != with_context:
                     continue
                 events = self._contexts.list_unrequested(
                     RecallOfVersion(rule.name, rule.version, name),
                     every_event=rule.recalls_every_event,
-                    needs_context=with_context,
-                    needs_settled=recall.needs_settled,
-                    needs_previous=recall.question.until is not None,
+                    needs=recall.needs,
                     background_before=background_before,
                     since=since,
                     limit=_BATCH_EVENTS,
@@ -126,7 +123,8 @@ class RecallRequests:
 def _find_needs(spec: AlertSpec, name: str, question: AnyQuestion) -> _RecallInput:
     recall = spec.recall[name]
     if not isinstance(recall, SqlRecall):
-        return _RecallInput(question, needs_context=True, needs_settled=False)
+        return _RecallInput(question, RecallNeeds(context=True, settled=False))
     contexts = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     hybrid_contexts = tables_used(recall.sql, find_hybrid_contexts(spec).keys())
-    return _RecallInput(question, bool(contexts), bool(hybrid_contexts))
+    needs = RecallNeeds(bool(contexts), bool(hybrid_contexts), question.until is not None)
+    return _RecallInput(question, needs)

@@ -81,6 +81,14 @@ class UnrequestedEventRow(RecallEventRow):
     previous: int | None
 
 
+class RecallNeeds(NamedTuple):
+    """What a recall needs of an event: its context, a settled one, the time of the alert before."""
+
+    context: bool
+    settled: bool
+    previous: bool = False
+
+
 class RecallOfVersion(NamedTuple):
     """A recall of a version of a rule."""
 
@@ -181,26 +189,24 @@ class ContextGateway(Gateway):
         recall: RecallOfVersion,
         *,
         every_event: bool,
-        needs_context: bool,
-        needs_settled: bool,
-        needs_previous: bool,
+        needs: RecallNeeds,
         background_before: datetime,
         since: datetime | None,
         limit: int,
     ) -> list[UnrequestedEventRow]:
         """Events without tasks of a recall, in (ts, eid) order.
 
-        `needs_context`: only events with a context; it must be settled if `needs_settled`, and for
-        events before `background_before`, an event time. `since`: see `list_missing`.
+        `background_before`: an event time, before which events need a settled context if they need
+        any. `since`: see `list_missing`.
         """
         return self._records(
             UnrequestedEventRow,
             "list_unrequested",
             **recall._asdict(),
             every_event=every_event,
-            needs_context=needs_context,
-            needs_settled=needs_settled,
-            needs_previous=needs_previous,
+            needs_context=needs.context,
+            needs_settled=needs.settled,
+            needs_previous=needs.previous,
             background_before=background_before,
             since=since,
             limit=limit,

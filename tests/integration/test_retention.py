@@ -43,7 +43,7 @@ from moirae.runtime import database
 from recall.corpora import Corpora
 from recall.requests import SimilarQuestion
 from sql.archive import UnitGateway
-from sql.events import ContextGateway, RecallOfVersion
+from sql.events import ContextGateway, RecallNeeds, RecallOfVersion
 from tests.workspaces import one_stream, write_workspace
 
 WORKSPACE = one_stream(rows=100, keep="1s")
@@ -309,9 +309,7 @@ def requested_rows(workspace: RetentionWorkspace) -> list[Any]:
     unrequested = gateway.list_unrequested(
         RecallOfVersion("g/r", "1", "norm"),
         every_event=True,
-        needs_context=False,
-        needs_settled=False,
-        needs_previous=False,
+        needs=RecallNeeds(context=False, settled=False),
         background_before=from_micros(START),
         since=None,
         limit=1000,

@@ -21,6 +21,7 @@ MODULES_BY_TEST = {
         archiver.executors.tasks.identities archiver.executors.tasks.write
         archiver.executors.batch_plan archiver.executors.decoded_batch
         archiver.executors.small_batch archiver.executors.task_planner""",
+    "contract/test_landmark_windows.py": "recall.query.landmark_windows",
     "contract/test_operator_inputs.py": """
         archiver.formats.text_patterns archiver.formats.time_reading archiver.ingest.record_sample
         archiver.ingest.decoding.csv_framing archiver.ingest.decoding.csv_records

@@ -11,7 +11,7 @@ import pytest
 import sql
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import connect_database
-from sql.events import ContextGateway, NewContextRow, OutboxGateway, RecallOfVersion
+from sql.events import ContextGateway, NewContextRow, OutboxGateway, RecallNeeds, RecallOfVersion
 from sql.similarity import CorpusGateway
 from tests.workspaces import write_workspace
 
@@ -139,9 +139,7 @@ def test_events_are_requested_with_the_alert_before(
     rows = ContextGateway(connection).list_unrequested(
         RecallOfVersion("g/r", "1", "norm"),
         every_event=False,
-        needs_context=False,
-        needs_settled=False,
-        needs_previous=needs_previous,
+        needs=RecallNeeds(context=False, settled=False, previous=needs_previous),
         background_before=_START,
         since=None,
         limit=10,

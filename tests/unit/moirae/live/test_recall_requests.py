@@ -11,7 +11,7 @@ from moirae.rules.rule_set import Rule
 from recall.query.parsing import count_parsed_texts
 from sql.events import ContextGateway, RecallOfVersion, UnrequestedEventRow
 
-Queries = list[tuple[str, bool, bool]]  # recall, needs_context, needs_settled
+Queries = list[tuple[str, bool, bool]]  # recall, needs a context, needs a settled one
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
     def list_unrequested(
         _gateway: ContextGateway, recall: RecallOfVersion, **options: Any
     ) -> list[UnrequestedEventRow]:
-        recorded.append((recall.recall, options["needs_context"], options["needs_settled"]))
+        recorded.append((recall.recall, options["needs"].context, options["needs"].settled))
         return []
 
     monkeypatch.setattr(ContextGateway, "list_unrequested", list_unrequested)
