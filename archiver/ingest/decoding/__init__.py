@@ -24,7 +24,7 @@ from archiver.ingest.decoding.redacted_records import (
     write_csv,
 )
 from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
-from archiver.ingest.decoding.time_advice import likely_formats, likely_units
+from archiver.ingest.decoding.time_advice import likely_format_lists, likely_units
 
 __all__ = [
     "BYTE_ORDER_MARK",
@@ -42,7 +42,7 @@ __all__ = [
     "decode_table",
     "dump_json",
     "find_joined_end",
-    "likely_formats",
+    "likely_format_lists",
     "likely_units",
     "load_json",
     "named_delimiter",

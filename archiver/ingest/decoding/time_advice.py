@@ -18,7 +18,10 @@ _LIKELY_SECONDS = (631_152_000, 4_102_444_800)
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _GROUP_NAME = re.compile(r"\?P<\w+>")
 _PATTERN_BYTES = 64 << 20
+_MAX_SHAPES = 3  # of the times of one field
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+# Microseconds: from 1900, before which the archive has no rows, to 2100.
+_OLDEST = -2_208_988_800_000_000
 _NEWEST = 4_102_444_800_000_000
 
 _NAMED_FORMATS = (
@@ -39,9 +42,9 @@ _TIMES_OF_DAY = (
 )  # fmt: skip
 _ZONES = ("", " %z", " %Z")
 # Between date and time of day, instead of a blank; some times and zones that follow then.
-_SEPARATORS = (", ", "T", "_", "-", ":")
+_SEPARATORS = (", ", "T", "_", "-", ":", " - ")
 _PLAIN_TIMES = ("%H:%M:%S", "%H:%M:%S.%f", "%I:%M:%S %p", "%H-%M-%S")
-_PLAIN_ZONES = ("", "%z")
+_PLAIN_ZONES = ("", "%z", " %z")
 _OTHER_FORMATS = (
     "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Z %Y",
     "%a %b %d %H:%M:%S %z %Y", "%a %b %d %Y %H:%M:%S %z", "%a %b %d %I:%M:%S %p %Z %Y",
@@ -88,9 +91,41 @@ def likely_formats(texts: Sequence[str]) -> list[str]:
     for index in sorted(indexes or ()):
         name, directives = formats[index]
         times = parse_time_texts(array, compile_time_format(directives), _NEWEST, "UTC")
-        if times.is_valid.all() and times.micros.max() < _NEWEST:
+        if not times.is_valid.all():
+            continue
+        if times.micros.min() >= _OLDEST and times.micros.max() < _NEWEST:
             names.setdefault(times.micros.tobytes(), name)
     return list(names.values())
+
+
+def likely_format_lists(texts: Sequence[str]) -> list[list[str]]:
+    """Like `likely_formats`, with several formats where the texts are of a few shapes, such as with
+    and without a fraction of the second. Their dates are in one order.
+    """
+    formats = likely_formats(texts)
+    if formats:
+        return [[name] for name in formats]
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(_shape(text), []).append(text)
+    if len(groups) > _MAX_SHAPES:
+        return []
+    named = [
+        {_date_order(name): name for name in reversed(likely_formats(group))}
+        for group in groups.values()
+    ]
+    orders = [order for order in named[0] if order and all(order in names for names in named)]
+    return [list(dict.fromkeys(names[order] for names in named)) for order in orders]
+
+
+def _shape(text: str) -> str:
+    """A text without its digits and letters."""
+    return re.sub(" +", " ", re.sub("[A-Za-z]+", "a", re.sub("[0-9]+", "0", text.strip())))
+
+
+def _date_order(name: str) -> str:
+    """The parts of a format's date in their order; empty for a format with a name."""
+    return "".join(re.findall("%([YybBmde])", name)).lower().replace("b", "m").replace("e", "d")
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from archiver.formats import CsvDialect, Format
-from archiver.ingest import likely_formats, likely_units, named_delimiter, parse_iso_time
+from archiver.ingest import likely_format_lists, likely_units, named_delimiter, parse_iso_time
 from moirae.inspect.inference.text_inference import TIME_PATTERNS
 
 _SAMPLE_ROWS = 200
@@ -77,14 +77,14 @@ def _infer_named_fields(
             continue
         names = match[1].split()
         for delimiter in ("\t", " "):
-            if rows and all(row.count(delimiter) == len(names) - 1 for row in rows):
+            if rows and all(_count_delimiters(row, delimiter) == len(names) - 1 for row in rows):
                 options = {
                     "delimiter": delimiter,
                     "comment": "#",
                     "header": False,
                     "names": names,
                 }
-                fields = [row.split(delimiter) for row in rows]
+                fields = [_split(row, delimiter) for row in rows]
                 if any("-" in row for row in fields):
                     options["null_values"] = ["-"]
                 return options, []
@@ -139,6 +139,8 @@ def _count_delimiters(row: str, delimiter: str) -> int:
 def _is_header(rows: Sequence[str], names: Sequence[str], delimiter: str) -> bool:
     if any(_NUMBER.fullmatch(name) or _is_time(name) for name in names):
         return False
+    if delimiter != "\t" and any("\t" in name for name in names):
+        return False  # texts of a table that tabs divide
     return delimiter != " " or _is_table_of_words(rows)
 
 
@@ -182,7 +184,7 @@ def _is_time(field: str) -> bool:
         return bool(likely_units(float(field)))
     if _TIME.fullmatch(field) is not None:
         return True
-    return parse_iso_time(field) is not None or bool(likely_formats([field]))
+    return parse_iso_time(field) is not None or bool(likely_format_lists([field]))
 
 
 def _has_decimal_commas(fields: Sequence[Sequence[str]]) -> bool:

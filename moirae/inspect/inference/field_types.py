@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from archiver.ingest import likely_formats, likely_units, parse_iso_time
+from archiver.ingest import likely_format_lists, likely_units, parse_iso_time
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _MAX_INTEGER = 2**63 - 1
@@ -35,11 +35,12 @@ _MAX_DEPTH = 4
 class TimeSummary:
     """How times are written: `units` of numbers, `formats` of texts other than ISO 8601.
 
+    Each of `formats` reads all texts; several formats that do so together are one element.
     `is_date`: without a time of day. `is_text`: numbers are written as texts.
     """
 
     units: Sequence[str]
-    formats: Sequence[str]
+    formats: Sequence[Sequence[str]]
     is_local: bool
     is_date: bool = False
     is_text: bool = False
@@ -173,14 +174,15 @@ def _summarize_times(values: Sequence[Any]) -> TimeSummary | None:
         is_local = any(moment.tzinfo is None for moment in moments if moment is not None)
         is_date = all(_DATE.fullmatch(text) for text in texts)
         return TimeSummary([], [], is_local, is_date)
-    formats = likely_formats(texts)
+    formats = likely_format_lists(texts)
     if not formats:
         return None
+    names = [name for together in formats for name in together]
     return TimeSummary(
         [],
         formats,
-        is_local=not any("z" in f or f in _WITH_OFFSET for f in formats),
-        is_date=all("%" in f and not re.search("%[HITcsX]", f) for f in formats),
+        is_local=not any("z" in name or name in _WITH_OFFSET for name in names),
+        is_date=all("%" in name and not re.search("%[HITcsX]", name) for name in names),
     )
 
 

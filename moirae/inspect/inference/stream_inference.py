@@ -23,6 +23,7 @@ _KEY_NAMES = (
 )  # fmt: skip
 # Other names of integers that are no amounts: host_id, nodeId, rack_number.
 _NUMBER_OF_THING = re.compile(r"(?:[_. -](?i:id|num|no|number)|[a-z](?:Id|ID|Num|No|Number))$")
+_TIME_OF_DAY = re.compile(r"(?:^|\W)[0-9]{1,2}:[0-9]{2}:[0-9]{2}\b")
 _NO_VALUE = (None, MISSING)
 _MAX_COLUMNS = 40
 # Of a sample: bounds its time where records have thousands of fields.
@@ -121,7 +122,8 @@ def _propose_relation(path: Path, sampled: _FileSample) -> ProposedStream:
     fields = sampled.fields
     key = _choose_relation_key(sampled.records, fields)
     if not key or sampled.inferred.format not in (JSONL, CSV):
-        raise ValueError(f"{path}: no field is a time in all records")
+        hint = _describe_times_of_day(sampled)
+        raise ValueError(f"{path}: no field is a time in all records{hint}")
     names: set[str] = set()
     columns: dict[str, Any] = {}
     key_columns: list[str] = []
@@ -134,6 +136,14 @@ def _propose_relation(path: Path, sampled: _FileSample) -> ProposedStream:
     declaration = {"columns": columns, "key": key_columns, "source": source}
     question = "an event time, which rows of a stream have: so this is a relation"
     return ProposedStream(declaration, [question], is_relation=True)
+
+
+def _describe_times_of_day(sampled: _FileSample) -> str:
+    """What is missing where each record has a time of day."""
+    texts = [" ".join(map(str, record.values())) for record in sampled.records]
+    if texts and all(map(_TIME_OF_DAY.search, texts)):
+        return ": times of day have no date: have the program write it"
+    return ""
 
 
 def _choose_relation_key(
@@ -238,11 +248,13 @@ def _declare_time(summary: FieldSummary, time_of_day: FieldSummary | None) -> tu
     formats = summary.time.formats
     if time_of_day is not None:
         options["fields"] = [summary.name, time_of_day.name]
-        formats = [f"{date} {time_of_day.time_of_day}" for date in formats or ["%Y-%m-%d"]]
+        dates = [date for together in formats for date in together] or ["%Y-%m-%d"]
+        formats = [[f"{date} {time_of_day.time_of_day}"] for date in dates]
     if len(formats) > 1:
-        questions.append(f"format of the times, day or month first: {' or '.join(formats)}")
+        texts = " or ".join(" with ".join(together) for together in formats)
+        questions.append(f"format of the times, day or month first: {texts}")
     elif formats:
-        options["format"] = formats[0]
+        options["format"] = formats[0][0] if len(formats[0]) == 1 else list(formats[0])
     if summary.time.is_local:
         questions.append("zone of the times, which have no offset: `zone`, default UTC")
     return ("ts" if options == {"column": "ts"} else options), questions

@@ -6,24 +6,26 @@ from typing import Any
 
 from archiver.formats import Format
 
-_FRACTION = r"(?:[.,][0-9]+)?"
-_TIME_OF_DAY = rf"[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}{_FRACTION}"
+_TIME_OF_DAY = r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?: [AaPp][Mm]\b)?"
 _ZONE_NAMES = (
     "UTC|GMT|WET|WEST|BST|CET|CEST|EET|EEST|MSK|IST|JST|AEST|AEDT|EST|EDT|CST|CDT|MST|MDT|PST|PDT"
 )
+_ZONE = rf"(?:Z| ?(?:{_ZONE_NAMES})\b| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?"
+_YEAR, _TWO, _DAY, _MONTH = "[0-9]{4}", "[0-9]{2}", "[0-9]{1,2}", "[A-Za-z][a-z]{2}"
+# Between a date and its time of day.
+_GAP = "(?: +|[T_:-]| - |, )"
 TIME_PATTERNS = (
-    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME_OF_DAY}"
-    rf"(?:Z| ?(?:{_ZONE_NAMES})\b| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?",
-    rf"[0-9]{{4}}/[0-9]{{2}}/[0-9]{{2}} {_TIME_OF_DAY}",
-    rf"[0-9]{{2}}/[A-Z][a-z]{{2}}/[0-9]{{4}}:{_TIME_OF_DAY}(?: [+-][0-9]{{4}})?",
-    rf"[0-9]{{2}}[./-][0-9]{{2}}[./-][0-9]{{4}} {_TIME_OF_DAY}",
-    rf"[0-9]{{2}}-[A-Z][a-z]{{2}}-[0-9]{{4}} {_TIME_OF_DAY}(?: UTC)?",
-    rf"[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} +[0-9]{{1,2}} {_TIME_OF_DAY}(?: [A-Z]{{3,4}})? [0-9]{{4}}",
-    rf"[0-9]{{1,2}} [A-Z][a-z]{{2}} [0-9]{{4}} {_TIME_OF_DAY}",
-    rf"[A-Z][a-z]{{2}} +[0-9]{{1,2}}(?: [0-9]{{4}})? {_TIME_OF_DAY}",
-    rf"[0-9]{{6}} {_TIME_OF_DAY}",
-    rf"[0-9]{{2}}/[0-9]{{2}}/[0-9]{{2}} {_TIME_OF_DAY}",
-    rf"[0-9]{{2}}-[0-9]{{2}} {_TIME_OF_DAY}",
+    rf"{_YEAR}-{_TWO}-{_TWO}{_GAP}{_TIME_OF_DAY}{_ZONE}",
+    rf"{_YEAR}-[0-9]{{3}}T{_TIME_OF_DAY}{_ZONE}",  # the day of the year
+    rf"{_YEAR}(?:/{_TWO}/|\.{_TWO}\.|:{_TWO}:){_TWO}{_GAP}{_TIME_OF_DAY}",
+    rf"{_TWO}[/-]{_MONTH}[/-]{_YEAR}{_GAP}{_TIME_OF_DAY}(?: (?:[+-][0-9]{{4}}|UTC))?",
+    rf"{_TWO}[./-]{_TWO}[./-]{_YEAR}{_GAP}{_TIME_OF_DAY}(?: [+-][0-9]{{4}})?",
+    rf"{_MONTH} {_MONTH} +{_DAY} {_TIME_OF_DAY}(?: [A-Z]{{3,4}})? {_YEAR}",
+    rf"{_DAY} {_MONTH} {_YEAR} {_TIME_OF_DAY}",
+    rf"{_MONTH} +{_DAY}(?:,? {_YEAR})? {_TIME_OF_DAY}",
+    rf"[0-9]{{6}} +{_TIME_OF_DAY}",
+    rf"{_TWO}/{_TWO}/{_TWO}{_GAP}{_TIME_OF_DAY}",
+    rf"{_TWO}-{_TWO} {_TIME_OF_DAY}",
     r"[0-9]{9,19}(?:\.[0-9]+)?",
 )
 """Times of log lines, in RE2's syntax."""
@@ -32,6 +34,7 @@ _BEFORE_TIME = r"(?:\x1b\[[0-9;]*m)?[^0-9A-Za-z]?"
 _LABELLED = re.compile(r"(?:^|\t)([A-Za-z][A-Za-z0-9_.-]*):([^\t]*)")
 _LABELLED_LINE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[^\t]*(?:\t[A-Za-z][A-Za-z0-9_.-]*:[^\t]*)+")
 _MIN_LABELLED_SHARE = 0.6  # of the lines that the pattern must read
+_MAX_HEADING = 5  # lines above the first record
 _LEVEL = "(?i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 
 
@@ -39,7 +42,10 @@ def infer_text(lines: Sequence[bytes]) -> tuple[Format, dict[str, Any]]:
     """Text with the pattern that finds a time in each record; without one, if there is none."""
     texts = [line.decode("utf-8", "replace") for line in lines[:200]]
     options = (
-        _infer_beginnings(texts) or _infer_times_within(texts) or _infer_repeated_beginning(texts)
+        _infer_beginnings(texts)
+        or _infer_times_within(texts)
+        or _infer_repeated_beginning(texts)
+        or _infer_beginnings(_without_heading(texts))
     )
     options = {"format": "text", **(options or {})}
     inferred = Format(
@@ -93,7 +99,7 @@ def _merge_labels(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _infer_beginnings(texts: Sequence[str]) -> dict[str, str] | None:
     """Options for records that begin with a time; other lines belong to the record before."""
-    for time_pattern in TIME_PATTERNS:
+    for time_pattern in TIME_PATTERNS if texts else ():
         starts = [text for text in texts if re.match(rf"{_BEFORE_TIME}{time_pattern}\b", text)]
         if not starts or starts[0] is not texts[0]:
             continue
@@ -108,6 +114,20 @@ def _infer_beginnings(texts: Sequence[str]) -> dict[str, str] | None:
     return None
 
 
+def _without_heading(texts: Sequence[str]) -> Sequence[str]:
+    """The lines without the first few, which tell what a program is; nothing if no record follows.
+
+    They are refused.
+    """
+    starts = [
+        number
+        for number, text in enumerate(texts)
+        if any(re.match(rf"{_BEFORE_TIME}{pattern}\b", text) for pattern in TIME_PATTERNS)
+    ]
+    is_heading = len(starts) > starts[0] <= _MAX_HEADING if starts else False
+    return texts[starts[0] :] if is_heading else ()
+
+
 def _infer_times_within(texts: Sequence[str]) -> dict[str, str] | None:
     """A pattern for lines that all have a time."""
     for time_pattern in TIME_PATTERNS:
@@ -117,13 +137,18 @@ def _infer_times_within(texts: Sequence[str]) -> dict[str, str] | None:
 
 
 def _infer_repeated_beginning(texts: Sequence[str]) -> dict[str, str] | None:
-    """Options for records of several lines, of which the first has a text before its time."""
+    """Options for records of several lines, of which the first has a text before its time: always
+    the same, or a word.
+    """
     for time_pattern in TIME_PATTERNS:
         match = re.match(rf"([^0-9]+)\b{time_pattern}\b", texts[0])
         if match is None:
             continue
-        beginning = re.escape(match[1]) + time_pattern
-        if sum(re.match(beginning, text) is not None for text in texts) > 1:
-            pattern = rf"{re.escape(match[1])}(?P<time>{time_pattern})\s*(?P<message>.*)"
-            return {"pattern": pattern, "starts_with": beginning}
+        for prefix in (re.escape(match[1]), r"(?:[A-Za-z][^ ]*?[:\[(|])"):
+            beginning = prefix + time_pattern
+            if sum(re.match(beginning, text) is not None for text in texts) > 1:
+                pattern = rf"{prefix}(?P<time>{time_pattern})\s*(?P<message>.*)"
+                if prefix.startswith("(?:"):
+                    pattern = rf"(?P<prefix>{prefix[3:]}" + pattern.removeprefix(prefix)
+                return {"pattern": pattern, "starts_with": beginning}
     return None

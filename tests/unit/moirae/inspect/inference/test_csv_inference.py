@@ -38,6 +38,22 @@ TABLES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {"sc_bytes": 392, "cs_Referer": None},
     ),
+    "quoted fields that a comment names": (
+        "#Version: 1.1\n#Fields: date time cs(User-Agent) sc-status\n"
+        '"2026-11-20" "10:00:00" "x (a; b)" "200"\n"2026-11-20" "10:00:01" "y" "404"\n',
+        {
+            "delimiter": " ",
+            "comment": "#",
+            "header": False,
+            "names": ["date", "time", "cs(User-Agent)", "sc-status"],
+        },
+        {"cs_User_Agent": "x (a; b)", "sc_status": 200},
+    ),
+    "fields with other delimiters, without header": (
+        "2026-11-20\t10:00:00\tx;y\t1\n2026-11-20\t10:00:01\tx;z\t2\n",
+        {"delimiter": "\t", "header": False, "names": ["time", "column_2", "column_3", "column_4"]},
+        {"column_3": "x;y", "column_4": 1},
+    ),
     "sadf": (
         "# hostname;timestamp;%user\nh;2026-11-20 10:00:00 UTC;1.5\nh;2026-11-20 10:10:00 UTC;2\n",
         {

@@ -143,6 +143,13 @@ def test_a_file_without_times_is_refused(tmp_path: Path) -> None:
         propose_stream([path])
 
 
+def test_times_of_day_without_a_date_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("08:09:33.81 execve(x) = 0\n08:09:34.01 brk(0) = 1\n")
+    with pytest.raises(ValueError, match="times of day have no date"):
+        propose_stream([path])
+
+
 def test_a_table_without_times_is_a_relation(tmp_path: Path) -> None:
     path = tmp_path / "templates.csv"
     path.write_text("level,template id,count\nINFO,T1,3\nINFO,T2,3\n")

@@ -73,6 +73,25 @@ PROGRAMS: dict[str, tuple[str, str, str | None]] = {
         TEN,
         "# User: root\nselect 1;",
     ),
+    # Each record begins with another word.
+    "words before times": (
+        f"Main::INFO::{TEN},101::a::1::x\nmain()\nThread-2::ERROR::{TEN},300::b\n".replace(
+            "T1", " 1"
+        ),
+        f"{TEN}.101000",
+        "::a::1::x\nmain()",
+    ),
+    # Some times have a fraction, and others none.
+    "servers of two versions": (
+        "[Fri Nov 20 10:00:00 2026] [error] x\n[Fri Nov 20 10:00:01.5 2026] [core:error] y\n",
+        TEN,
+        "[error] x",
+    ),
+    "times of two shapes": (
+        "11/20/26 10:00:00.5 web[1].ERR x\n11/20/26, 10:00:01 PM MST.5 web[1].ERR y\n",
+        f"{TEN}.500000",
+        "web[1].ERR x",
+    ),
     "klog with traces": (
         "E1120 10:00:00.5       1 a.go:1] bad\ngoroutine 1:\n\tmain()\n\tx\n",
         f"{TEN}.500000",
@@ -102,6 +121,18 @@ def test_lines_of_programs_are_read_as_proposed(tmp_path: Path, name: str) -> No
     row: dict[str, Any] = sample.rows[0]
     assert row["ts"].isoformat()[5:] == f"{first}+00:00"[5:]
     assert row.get("message") == message
+
+
+def test_lines_above_the_first_record_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "general.log"
+    path.write_text(
+        "/usr/sbin/db, Version: 8.0. started with:\nTime   Id Command\n"
+        f"{TEN}.5Z\t 9 Query\tselect 1\nfrom t\n{TEN}.6Z\t 9 Quit\n{TEN}.7Z\t 9 Quit\n"
+    )
+    declared = Stream.model_validate(propose_stream([path]).declaration)
+    sample = read_sample("s", declared, path, declared.source.record_format, 10)
+    assert [row["message"] for row in sample.rows] == ["9 Query\tselect 1\nfrom t"] + ["9 Quit"] * 2
+    assert [(refused.line, refused.record[:4]) for refused in sample.refused] == [(1, "/usr")]
 
 
 def test_the_order_of_a_date_of_two_digits_is_left_open(tmp_path: Path) -> None:
