@@ -9,7 +9,7 @@ _QUOTED = r'(?:[^"\\]|\\.)*'
 # A host may be the list of a proxy, and a user may have blanks. What servers are told to write
 # besides, such as durations, comes last, except the name of a virtual host.
 _COMMON = (
-    r"(?:(?P<vhost>\S+:[0-9]+) )??(?P<host>\S+(?:, \S+)*) (?P<ident>\S+) "
+    r"(?:(?P<vhost>\S+) )??(?P<host>\S+(?:, \S+)*) (?P<ident>\S+) "
     r"(?P<user>\S+|[^-\s].*?) \[(?P<time>[^\]]*)\] "
     rf'"(?P<request>{_QUOTED})" (?P<status>[0-9]{{3}}|-) (?P<bytes>[0-9]+|-)'
 )

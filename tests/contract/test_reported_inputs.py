@@ -73,6 +73,8 @@ ACCESS = [
     (f'::1 - john smith {AT_TEN} "GET / HTTP/1.1" 200 1 "-" "a"', {"user": "john smith"}),
     (f'1.2.3.4, 5.6.7.8 - - {AT_TEN} "-" 200 1 "-" "a"', {"host": "1.2.3.4, 5.6.7.8"}),
     (f'w.example:443 h - u {AT_TEN} "" 200 1 "" ""', {"vhost": "w.example:443", "host": "h"}),
+    (f'w.example h - - {AT_TEN} "" 200 1 "" ""', {"vhost": "w.example", "host": "h"}),
+    (f'w.example h - u {AT_TEN} "" 200 1 "" ""', {"vhost": "w.example", "host": "h", "user": "u"}),
     (f'2a00::13 - - {AT_TEN} "-" 200 1 "-" "a"', {"host": "2a00::13"}),
     # Requests that are none (vectordotdev/vrl#226), and methods with a hyphen.
     (f'h - - {AT_TEN} "\\x03\\x00/*Cookie: x" 400 1 "-" "-"', {"request": "\\x03\\x00/*Cookie: x"}),
