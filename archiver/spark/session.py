@@ -18,13 +18,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
+from archiver.spark.jvm_output import select_unexpected
 from archiver.spark.paths import CLASS_ARCHIVE, JARS, OWN_JAR
 from archiver.spark.scratch import scratch_folder
 from archiver.threads import start_daemon
 
 _JVM_LOG = logging.getLogger("spark.jvm")
-
-_EXPECTED_JVM_OUTPUT = ("WARNING: Using incubator modules:", "NOTE: Picked up JDK_JAVA_OPTIONS:")
 
 StartupProfile = Literal["serve", "short"]
 """`serve`: for long-running processes. `short`: for checks and tests."""
@@ -189,12 +188,9 @@ def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:
 
 
 def _log_jvm_output(pipe: IO[bytes]) -> None:
-    """Log each line until the JVM exits."""
-    for line in iter(pipe.readline, b""):
-        text = line.decode("utf-8", "replace").rstrip()
-        # Java always reports the module that Spark's launcher adds, and options of the environment.
-        if text and not text.startswith(_EXPECTED_JVM_OUTPUT):
-            _JVM_LOG.warning(text)
+    """Log what is unexpected until the JVM exits."""
+    for text in select_unexpected(iter(pipe.readline, b"")):
+        _JVM_LOG.warning(text)
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:
