@@ -11,7 +11,10 @@ _ZONE_NAMES = (
     "UTC|GMT|WET|WEST|BST|CET|CEST|EET|EEST|MSK|IST|JST|AEST|AEDT|EST|EDT|CST|CDT|MST|MDT|PST|PDT"
 )
 _ZONE = rf"(?:Z| ?(?:{_ZONE_NAMES})\b| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?"
-_YEAR, _TWO, _DAY, _MONTH = "[0-9]{4}", "[0-9]{2}", "[0-9]{1,2}", "[A-Za-z][a-z]{2}"
+_YEAR = "[0-9]{4}"
+_TWO = "[0-9]{2}"  # digits
+_DAY = "[0-9]{1,2}"
+_MONTH = "[A-Za-z][a-z]{2}"
 # Between a date and its time of day.
 _GAP = "(?: +|[T_:-]| - |, )"
 TIME_PATTERNS = (
