@@ -21,9 +21,9 @@ Recurrence = Literal["hour_of_day", "hour_of_week", "day_of_week"]
 
 SECOND = 1_000_000  # microseconds
 MINUTE = 60 * SECOND
-_HOUR = 60 * MINUTE
+HOUR = 60 * MINUTE
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
-DAY = 24 * _HOUR
+DAY = 24 * HOUR
 # How often a season recurs, and how long it lasts each time, in microseconds of local time.
 PERIODS: Mapping[Recurrence, Micros] = {
     "hour_of_day": DAY,
@@ -31,12 +31,12 @@ PERIODS: Mapping[Recurrence, Micros] = {
     "day_of_week": 7 * DAY,
 }
 _LENGTHS: Mapping[Recurrence, Micros] = {
-    "hour_of_day": _HOUR,
-    "hour_of_week": _HOUR,
+    "hour_of_day": HOUR,
+    "hour_of_week": HOUR,
     "day_of_week": DAY,
 }
 # Monday, 1970-01-05: weeks begin there.
-_FIRST_MONDAY = 4 * DAY
+FIRST_MONDAY = 4 * DAY
 _CACHED_YEARS = 10_000
 
 
@@ -86,7 +86,7 @@ class Season:
         if self.around is not None:
             return local_ts - self.around, 2 * self.around
         length = _LENGTHS[self.same]
-        return (local_ts - _FIRST_MONDAY) // length * length + _FIRST_MONDAY, length
+        return (local_ts - FIRST_MONDAY) // length * length + FIRST_MONDAY, length
 
 
 @dataclass(frozen=True)

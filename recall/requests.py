@@ -9,6 +9,7 @@ from archiver.time_range import TimeRange, merge_ranges
 from archiver.times import Micros
 from recall.event_plans import NO_PLAN, EventPlan
 from recall.history_ranges import Landmark, Season
+from recall.norms import AlertSpan, NormSpec
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -34,7 +35,8 @@ class RecallEvent:
 
     `key` holds the values that each row of its answers carries. `previous`: the time of the last
     event of the alert before its own, of the same rule and key; None: there is none, or it is not
-    needed.
+    needed. `alerts`: those of its key up to its time, as they were known then, where a norm leaves
+    out their spans.
     """
 
     eid: UUID
@@ -42,19 +44,28 @@ class RecallEvent:
     key: Mapping[str, Any]
     attributes: Mapping[str, Any]
     previous: Micros | None = None
+    alerts: tuple[AlertSpan, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The stored form, without the eid, which has a column of its own."""
         stored = {"ts": self.ts, "key": dict(self.key), "attributes": dict(self.attributes)}
         if self.previous is not None:
             stored["previous"] = self.previous
+        if self.alerts:
+            stored["alerts"] = [alert.to_json() for alert in self.alerts]
         return stored
 
     @classmethod
     def from_json(cls, eid: UUID, stored: Mapping[str, Any]) -> "RecallEvent":
         """The inverse of `to_json`."""
-        previous = stored.get("previous")
-        return cls(eid, stored["ts"], stored["key"], stored["attributes"], previous)
+        return cls(
+            eid,
+            stored["ts"],
+            stored["key"],
+            stored["attributes"],
+            stored.get("previous"),
+            tuple(map(AlertSpan.from_json, stored.get("alerts", ()))),
+        )
 
 
 # The fields of questions are keys of the stored JSON: do not rename them.
@@ -128,6 +139,7 @@ class SqlQuestion(RecallQuestion):
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
     `follow`: whether rows that are archived later extend the answer until the task is ended.
     `summary`: whether summaries of chunks answer it, see `recall.summaries`.
+    `norm`: the stored form of a `recall.norms.NormSpec`, whose answer follows from the rows of `sql`.
     """
 
     sql: str
@@ -144,7 +156,13 @@ class SqlQuestion(RecallQuestion):
     summary: SummarySetting = "auto"
     extreme: str | None = None
     fade: float = 1.0
+    norm: Mapping[str, Any] | None = None
     kind: Literal["sql"] = "sql"
+
+    @property
+    def norm_spec(self) -> NormSpec | None:
+        """The norm that is computed of the rows; None: the rows are the answer."""
+        return None if self.norm is None else NormSpec.from_json(self.norm)
 
     @property
     def reads_ranges(self) -> bool:

@@ -37,7 +37,7 @@ from moirae.evaluation.plan import input_view, relation_view
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
-from moirae.rules import Definition, SqlRecall, build_rule_tables
+from moirae.rules import Definition, HistoryRecall, build_rule_tables
 from recall.engines.derived_streams import compute_derived_version
 from recall.query import (
     PhysicalTables,
@@ -95,7 +95,7 @@ def select_archived_streams(
         tables = build_rule_tables(rule, streams, relations)
         names = {stream.stream for stream in rule.derived if stream.archive}
         for recall in rule.spec.recall.values():
-            if isinstance(recall, SqlRecall):
+            if isinstance(recall, HistoryRecall):
                 names |= tables_used(recall.sql, tables.derived.keys())
         names -= {stream.name for stream in rule.event_streams}  # computed from declared streams
         for name in names:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from moirae.documents import KeyPath
-from moirae.rules import Definition, LintName, SimilarRecall, SqlRecall
+from moirae.rules import Definition, HistoryRecall, LintName, SimilarRecall
 from recall.query import COVERAGE_TYPES, coverage_columns, parse, tables_used
 
 Finding = tuple[LintName, KeyPath, str]
@@ -37,7 +37,7 @@ def find_unused_contexts(definition: Definition) -> Iterator[Finding]:
 def find_unbounded_recalls(definition: Definition) -> Iterator[Finding]:
     """SQL recalls that read all history for as long as it takes."""
     for name, recall in definition.spec.recall.items():
-        if isinstance(recall, SqlRecall) and recall.range is None and recall.feedback is None:
+        if isinstance(recall, HistoryRecall) and recall.range is None and recall.feedback is None:
             message = "reads all of the history before each event; set `range`, such as 30d, or "
             path = ("recall", name)
             yield "unbounded-recall", path, f"{message}`feedback`, after which it is suspended"
@@ -51,7 +51,7 @@ def find_partial_comparisons(definition: Definition) -> Iterator[Finding]:
     partial = {
         (name, column)
         for name, recall in spec.recall.items()
-        if isinstance(recall, SqlRecall)
+        if isinstance(recall, HistoryRecall)
         for column in _find_partial_columns(recall.sql)
     }
     condition = parse(f"SELECT 1 WHERE {spec.where}")
@@ -81,7 +81,7 @@ def find_partial_comparisons(definition: Definition) -> Iterator[Finding]:
 def find_hidden_coverage(definition: Definition) -> Iterator[Finding]:
     """Columns of recalls that hide a column of their answer's coverage or an estimate."""
     for name, recall in definition.spec.recall.items():
-        if not isinstance(recall, SqlRecall):
+        if not isinstance(recall, HistoryRecall):
             continue
         outputs = parse(recall.sql).selects
         own = [output.alias_or_name for output in outputs]

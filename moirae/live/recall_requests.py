@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules import AlertSpec, Definition, SqlRecall, find_hybrid_contexts
+from moirae.rules import AlertSpec, Definition, HistoryRecall, find_hybrid_contexts
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
@@ -122,7 +122,7 @@ class RecallRequests:
 
 def _find_needs(spec: AlertSpec, name: str, question: AnyQuestion) -> _RecallInput:
     recall = spec.recall[name]
-    if not isinstance(recall, SqlRecall):
+    if not isinstance(recall, HistoryRecall):
         return _RecallInput(question, RecallNeeds(context=True, settled=False))
     contexts = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     hybrid_contexts = tables_used(recall.sql, find_hybrid_contexts(spec).keys())

@@ -25,7 +25,7 @@ from moirae.rule_tests.notifications import (
     format_expected,
     format_message,
 )
-from moirae.rules import SimilarRecall, SqlRecall
+from moirae.rules import HistoryRecall, SimilarRecall
 from recall.stages import StageFailure
 
 
@@ -191,7 +191,7 @@ class Expectation:
                 _EventTables("contexts and surroundings", names, contexts.__getitem__),
             )
         if test.exp_recalls is not None:
-            names = [name for name, recall in recalls if isinstance(recall, SqlRecall)]
+            names = [name for name, recall in recalls if isinstance(recall, HistoryRecall)]
             answers = outputs.answer([name for name in test.exp_recalls if name in names])
             yield (
                 "exp_recalls",

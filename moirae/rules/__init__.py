@@ -28,7 +28,7 @@ from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.key_sources import KeySource, find_key_sources
 from moirae.rules.model import AlertSpec, LintName, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
-from moirae.rules.questions import SimilarRecall, SqlRecall
+from moirae.rules.questions import HistoryRecall, NormalRecall, SimilarRecall
 from moirae.rules.rule_set import EventStream, RevisionStream, Rule, RuleSet, has_same_alerts
 from moirae.rules.rule_text import extract_rule, render_rule
 from moirae.rules.tables_read import find_tables_read, may_read
@@ -52,7 +52,8 @@ __all__ = [
     "RuleFile",
     "RuleSet",
     "SimilarRecall",
-    "SqlRecall",
+    "HistoryRecall",
+    "NormalRecall",
     "has_same_alerts",
     "infer_event_shape",
     "add_expected_keys",

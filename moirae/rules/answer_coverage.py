@@ -6,7 +6,7 @@ from contextlib import suppress
 from sqlglot import exp
 
 from moirae.rules.definition import Definition
-from moirae.rules.questions import SqlRecall
+from moirae.rules.questions import HistoryRecall
 from recall.operators import estimated_outputs
 from recall.query import Tables, Unsupported, coverage_columns, named_columns
 from recall.query.split import split_query
@@ -32,7 +32,7 @@ def available_coverage(name: str, definition: Definition, tables: Tables) -> dic
     """The columns of coverage and estimates that the answer of a recall has, with their types."""
     recall = definition.recalls[name]
     estimated: list[str] = []
-    if isinstance(recall, SqlRecall):
+    if isinstance(recall, HistoryRecall):
         with suppress(Unsupported):  # a problem of the recall itself
             split = split_query(recall.sql, tables, definition.merged_types.get(name))
             estimated = estimated_outputs(split)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from moirae.rules.model import AlertSpec
-from moirae.rules.questions import QuerySpec, SimilarRecall, SqlRecall
+from moirae.rules.questions import HistoryRecall, QuerySpec, SimilarRecall
 from recall.errors import RecallError
 from recall.query import tables_used
 
@@ -63,7 +63,7 @@ def _find_problem(
     recall = spec.recall[recall_name]
     if isinstance(recall, SimilarRecall):
         return f"{recall_name} is a similarity recall; a context can read SQL recalls only"
-    assert isinstance(recall, SqlRecall)
+    assert isinstance(recall, HistoryRecall)
     try:
         read_contexts = tables_used(recall.sql, hybrid.keys())
     except RecallError:  # reported when the recall is checked

@@ -38,6 +38,7 @@ from moirae.rules.questions import (
     SurroundingSpec,
     ThenStage,
     check_attributes,
+    complete_norms,
 )
 from moirae.rules.templates import find_attributes, find_variables
 
@@ -360,6 +361,15 @@ class AlertSpec(ConfigModel):
                     problems.append(ValueProblem(path, f"unknown context {context!r}"))
         raise_problems(problems)
         return recalls
+
+    @field_validator("recall")
+    @classmethod
+    def _complete_norms(
+        cls, recalls: Mapping[str, Recall], info: ValidationInfo
+    ) -> Mapping[str, Recall]:
+        if not {"expr", "stream"} <= info.data.keys():  # invalid, and reported as such
+            return recalls
+        return complete_norms(recalls, info.data["expr"], info.data["stream"])
 
     @field_validator("then")
     @classmethod

@@ -23,7 +23,9 @@ from moirae.documents.types import (
     discriminate_by_key,
     raise_problems,
 )
-from moirae.rules.history_range import Range
+from moirae.rules.history_range import HistoryRange, Range
+from moirae.rules.norms import Norm
+from recall.query import Unsupported, tables_in
 
 # Column names that the system adds to the attributes of an event.
 RESERVED_ATTRIBUTES = frozenset({"eid", "chunk"})
@@ -172,6 +174,26 @@ class SqlRecall(Recall):
         return fade
 
 
+class NormalRecall(Recall):
+    """A recall of what is normal: compiled to SQL over the rows with the event's key."""
+
+    normal: Norm = Field(description="What is compared, and with which past.")
+
+    @property
+    def sql(self) -> str:
+        """The query of the rows."""
+        return self.normal.sql
+
+    @property
+    def range(self) -> HistoryRange:
+        """The times of the rows."""
+        return self.normal.history_range
+
+
+# Recalls by a query over the rows before an event.
+HistoryRecall = SqlRecall | NormalRecall
+
+
 class Similarity(ConfigModel):
     """Parameters of a similarity recall."""
 
@@ -211,9 +233,51 @@ class SimilarRecall(Recall):
 
 
 AnyRecall = Annotated[
-    Annotated[SqlRecall, Tag("<sql>")] | Annotated[SimilarRecall, Tag("<similar>")],
-    discriminate_by_key("set exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall),
+    Annotated[SqlRecall, Tag("<sql>")]
+    | Annotated[SimilarRecall, Tag("<similar>")]
+    | Annotated[NormalRecall, Tag("<normal>")],
+    discriminate_by_key(
+        "set exactly one of sql, similar and normal",
+        sql=SqlRecall,
+        similar=SimilarRecall,
+        normal=NormalRecall,
+    ),
 ]
+
+
+def complete_norms(
+    recalls: Mapping[str, Recall], expr: str | None, stream: str | None
+) -> dict[str, Recall]:
+    """The recalls, norms with the table that the event query `expr` reads, or else `stream`.
+
+    Raises an error unless it is one stream.
+    """
+    completed = dict(recalls)
+    problems: list[ValueProblem] = []
+    for name, recall in recalls.items():
+        if not isinstance(recall, NormalRecall) or recall.normal.stream is not None:
+            continue
+        names = _find_tables(expr) if stream is None else [stream]
+        if len(names) != 1 or "." in names[0]:
+            message = (
+                "set stream: it does not follow from the event query, which reads no or several"
+            )
+            problems.append(ValueProblem((name, "normal"), message))
+            continue
+        norm = recall.normal.model_copy(update={"stream": names[0]})
+        completed[name] = recall.model_copy(update={"normal": norm})
+    raise_problems(problems)
+    return completed
+
+
+def _find_tables(expr: str | None) -> list[str]:
+    """The tables that a query reads; none if it cannot be parsed, which is reported by its check."""
+    if expr is None:
+        return []
+    try:
+        return sorted(tables_in(expr))
+    except Unsupported:
+        return []
 
 
 class ThenStage(QuerySpec):

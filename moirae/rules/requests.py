@@ -14,7 +14,14 @@ from moirae.rules.definition import Definition
 from moirae.rules.external import LABELS_SQL
 from moirae.rules.history_range import HistoryRange
 from moirae.rules.hybrid_contexts import recalls_named_in
-from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
+from moirae.rules.questions import (
+    AnyRecall,
+    HistoryRecall,
+    NormalRecall,
+    QuerySpec,
+    SimilarRecall,
+    ThenStage,
+)
 from recall.event_plans import EventPlan, Stage
 from recall.query import Tables, parse, row_key_columns, tables_used
 from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
@@ -192,17 +199,15 @@ def _build_question(
 
 
 def _build_sql_question(
-    name: str, recall: SqlRecall, definition: Definition, tables: Tables
+    name: str, recall: HistoryRecall, definition: Definition, tables: Tables
 ) -> SqlQuestion:
     spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     streams, relations, derived = _select_tables(recall.sql, tables)
     return SqlQuestion(
         **_describe_range(recall.range),
+        **_describe_kind(recall),
         every=recall.every.total_seconds(),
-        order=recall.order,
-        extreme=recall.extreme,
-        fade=1.0 if recall.fade is None else recall.fade,
         feedback=_to_seconds(recall.feedback),
         sql=recall.sql,
         streams=streams,
@@ -212,8 +217,19 @@ def _build_sql_question(
         own={table: definition.columns_of(table) for table in event_tables},
         columns=definition.columns_of(name),
         types=definition.merged_types.get(name, {}),
-        summary=recall.summary,
     )
+
+
+def _describe_kind(recall: HistoryRecall) -> dict[str, Any]:
+    """The fields of a question that only one kind of recall has keys for."""
+    if isinstance(recall, NormalRecall):
+        return {"order": "newest", "summary": "off", "norm": recall.normal.spec.to_json()}
+    return {
+        "order": recall.order,
+        "extreme": recall.extreme,
+        "fade": 1.0 if recall.fade is None else recall.fade,
+        "summary": recall.summary,
+    }
 
 
 def _describe_range(history: HistoryRange | None) -> dict[str, Any]:

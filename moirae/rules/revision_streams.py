@@ -20,7 +20,7 @@ from moirae.rules.event_names import (
     list_event_queries,
 )
 from moirae.rules.model import AlertSpec
-from moirae.rules.questions import SimilarRecall, SqlRecall
+from moirae.rules.questions import HistoryRecall, NormalRecall, SimilarRecall
 from moirae.rules.rule_set import DerivedQuery, RevisionStream, Rule, revisions_table
 from recall.query import Unsupported, find_tables_reached
 
@@ -112,8 +112,9 @@ def list_queries(spec: AlertSpec) -> dict[tuple[str | int, ...], str]:
     for section, entries in (("context", spec.context), ("surroundings", spec.surroundings)):
         queries |= {(section, name, "sql"): query.sql for name, query in entries.items()}
     for name, recall in spec.recall.items():
-        if isinstance(recall, SqlRecall):
-            queries["recall", name, "sql"] = recall.sql
+        if isinstance(recall, HistoryRecall):
+            key = "normal" if isinstance(recall, NormalRecall) else "sql"
+            queries["recall", name, key] = recall.sql
     for index, stage in enumerate(spec.then):
         queries["then", index, "sql"] = stage.sql
     return queries

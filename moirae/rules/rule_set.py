@@ -219,7 +219,9 @@ class Rule:
         recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
         if recalls:
             queries = [spec["recall"][name] for name in sorted(recalls)]
-            content["recall"] = [(query["sql"], query.get("range")) for query in queries]
+            content["recall"] = [
+                (query.get("sql") or query["normal"], query.get("range")) for query in queries
+            ]
         if self.term_types:
             content["types"] = dict(self.term_types)
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from recall.engines.norms import answer_norm
 from recall.engines.template import Template
 from recall.operators import aggregate_values
 from recall.query import sql_names
@@ -32,6 +33,9 @@ def compute_answers(
 
     `merge` runs only if the outputs are not merged values themselves.
     """
+    norm = template.question.norm_spec
+    if norm is not None:
+        return {str(event.eid): [answer_norm(norm, event, rows)] for event, rows in partials}
     tables = []
     for event, partial in partials:
         values = aggregate_values(template.split, partial, str(event.eid), template.question.types)

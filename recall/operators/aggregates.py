@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recall.operators.arrow_types import arrow_type
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
@@ -59,6 +60,7 @@ def merge_tables(
         merged = accumulator
     elif split.selects_rows:
         merged = pa.concat_tables([accumulator, partial.cast(accumulator.schema)])
+        merged = _keep_newest(split, merged)
     else:
         merged = _merge_groups(split, accumulator, partial)
     if merged is not None:
@@ -68,6 +70,14 @@ def merge_tables(
     if merged is None:
         merged = pa.table({})
     return with_sample(merged, sample)
+
+
+def _keep_newest(split: Split, rows: pa.Table) -> pa.Table:
+    """As many rows as the answer has, if the newest ones are wanted."""
+    if not split.newest_first or split.limit is None or len(rows) <= split.limit:
+        return rows
+    order = pc.sort_indices(rows, [(sql_names.order_column(0), "descending")])
+    return rows.take(order[: split.limit])
 
 
 class _GroupMerger:

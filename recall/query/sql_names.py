@@ -35,6 +35,11 @@ PANES_TABLE = "_panes"
 WINDOW_BOUNDS_TABLE = "_window_bounds"
 
 
+def order_column(number: int) -> str:
+    """The column of a key of ORDER BY among rows that are ordered later, from 0."""
+    return f"_o{number}"
+
+
 def attribute_column(name: str) -> str:
     """The column of an event's attribute in a table of pending events."""
     return f"_event_{name}"

@@ -79,6 +79,9 @@ EXAMPLES: Mapping[str, Example] = {
     "coverage": Example(
         "docs/concepts/contexts-and-recalls.md", 2, GROUP + CPU_HIGH.format(stream="cpu"), 4
     ),
+    "norms": Example(
+        "docs/concepts/contexts-and-recalls.md", 3, GROUP + CPU_HIGH.format(stream="cpu"), 4
+    ),
     "learned": Example(
         "docs/concepts/learned-similarity.md",
         0,

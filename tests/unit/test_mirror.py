@@ -39,6 +39,7 @@ MODULES_BY_TEST = {
         sql.rules.backtests""",
     "integration/test_tuning.py": "moirae.backtest.tuning.variants",
     "unit/moirae/evaluation/test_necessary_rows.py": "moirae.evaluation.necessary_scan",
+    "unit/recall/norms/test_answer.py": "recall.norms.model",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "unit/moirae/config/test_streams.py": "moirae.config.changes",

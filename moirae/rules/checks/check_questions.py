@@ -20,7 +20,7 @@ from moirae.rules.checks.result_types import infer_result_types, locate_fragment
 from moirae.rules.checks.rule_warnings import RuleWarning
 from moirae.rules.definition import Definition
 from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
-from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
+from moirae.rules.questions import HistoryRecall, NormalRecall, SimilarRecall, SqlRecall, ThenStage
 from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
@@ -34,6 +34,7 @@ from moirae.rules.requests import (
 from moirae.rules.rule_set import Rule
 from recall.errors import QueryRejected
 from recall.event_plans import order_stages
+from recall.norms import NORM_COLUMNS, VALUE_COLUMN
 from recall.query import (
     PhysicalTables,
     Tables,
@@ -51,6 +52,7 @@ from recall.similarity.measures import LEARNED_MEASURE, MEASURES
 _PENDING_VIEW = "_pending"
 # Beginnings of the types of columns that a recall may be ordered by.
 _ORDERED_TYPES = ("int", "bigint", "float", "double", "decimal", "timestamp")
+_NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _EVENT_VIEW = "_event"
 _MERGED_VIEW = sql_names.MERGED_TABLE
 _TABLE_VIEW = "_table_{}"
@@ -157,6 +159,9 @@ class _QuestionChecker:
             if isinstance(recall, SimilarRecall):
                 yield from self._check_similarity_recall(name, recall)
                 continue
+            if isinstance(recall, NormalRecall):
+                yield from self._check_norm(name, recall)
+                continue
             try:
                 self._check_sql_recall(name, recall)
                 yield from self._check_extreme(name, recall)
@@ -175,7 +180,30 @@ class _QuestionChecker:
             message = "a similarity recall compares contexts; add a context to the rule"
             yield self._rule.make_problem(message, "recall", name)
 
-    def _check_sql_recall(self, name: str, recall: SqlRecall) -> None:
+    def _check_norm(self, name: str, recall: NormalRecall) -> Iterator[Problem]:
+        """Check that the query of a norm's rows can be run, and that it is about numbers."""
+        path = ("recall", name, "normal")
+        norm = recall.normal
+        types = self.definition.types
+        for column, key in ((norm.of, "of"), *((column, "by") for column in norm.by)):
+            if column not in types:
+                available = ", ".join(sorted(types))
+                message = f"{column!r} is no attribute of the event; available: {available}"
+                yield self._rule.make_problem(message, *path, key)
+                return
+        try:
+            self._check_sql_recall(name, recall)
+        except (Unsupported, QueryRejected) as error:
+            yield self._rule.make_problem(f"history of {norm.stream}: {error}", *path)
+            return
+        for kind in (types[norm.of], self.definition.result_columns[name][VALUE_COLUMN]):
+            if not kind.startswith(_NUMBER_TYPES):
+                message = f"{norm.of!r} is of type {kind}; a norm is computed of numbers"
+                yield self._rule.make_problem(message, *path, "of")
+                return
+        self._add_result_columns(name, dict(NORM_COLUMNS))
+
+    def _check_sql_recall(self, name: str, recall: HistoryRecall) -> None:
         event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
         views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
         for table in event_tables:
@@ -193,10 +221,9 @@ class _QuestionChecker:
             validate,
             lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
         )
-        if types.whole is not None and recall.order not in ("newest", "oldest"):
-            raise Unsupported(
-                f"order {recall.order} reads chunks apart from each other: {types.whole}"
-            )
+        order = "newest" if isinstance(recall, NormalRecall) else recall.order
+        if types.whole is not None and order not in ("newest", "oldest"):
+            raise Unsupported(f"order {order} reads chunks apart from each other: {types.whole}")
         self._add_result_columns(name, dict(types.columns))
         self.definition = replace(
             self.definition,

@@ -103,7 +103,9 @@ def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery
         {stream: columns, sql_names.EVENT: event_columns}, {sql_names.EVENT}
     )
     for output in split.partial.expressions:
-        if split.selects_rows:
+        if template.question.norm is not None:
+            _check_number_or_time(output.unalias(), writer)
+        elif split.selects_rows:
             _check_row_value(output.unalias(), writer)
         else:
             _check_output(output.unalias(), writer)
@@ -143,6 +145,12 @@ def _check_row_value(node: exp.Expr, writer: ExpressionWriter) -> None:
     """Accept a value of a plain row that both engines sort and write alike."""
     if writer.write(node).type not in _ROW_TYPES:
         raise SparkRequired("row value that is not text, a number or a time")
+
+
+def _check_number_or_time(node: exp.Expr, writer: ExpressionWriter) -> None:
+    """Accept what a norm is computed of: it is no text in any engine."""
+    if writer.write(node).type not in {*_NUMBER_TYPES, "timestamp"}:
+        raise SparkRequired("norm of values other than integers and floating-point numbers")
 
 
 def _check_output(node: exp.Expr, writer: ExpressionWriter) -> None:

@@ -8,7 +8,7 @@ from recall.query.parsing import Unsupported
 from recall.query.parts import resolve_output
 from recall.query.shape import Tables
 from recall.query.split.model import Split
-from recall.query.sql_names import MERGED_TABLE
+from recall.query.sql_names import MERGED_TABLE, order_column
 
 
 def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
@@ -31,7 +31,7 @@ def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
     order_entries = _order_entries(query, history, tables)
     for number, entry in enumerate(order_entries):
         value = resolve_output(entry.this, outputs)
-        key_column = f"_o{number}"
+        key_column = order_column(number)
         order_keys.append(exp.alias_(value.copy(), key_column))
         partial_order.append(_ordered_like(entry, value.copy()))
         merge_order.append(_ordered_like(entry, exp.column(key_column)))

@@ -137,7 +137,7 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
         # Questions.
         (
             with_keys("recall: {a: {every: 1s}}"),
-            "r.yaml:7:17: g/A.recall.a: set exactly one of sql and similar",
+            "r.yaml:7:17: g/A.recall.a: set exactly one of sql, similar and normal",
         ),
         (
             with_keys("recall: {a: {similar: {contexts: [b]}}}"),

@@ -1,0 +1,28 @@
+"""Norms: what is normal for a value at this time, from the earlier rows of its key. No I/O.
+
+A recall `normal` reads rows as any recall does (`model.NormSpec.sql`). What it answers is computed
+from these rows alone: `answer` chooses the season (`season_choice`), leaves out the spans of past
+alerts (`exclusions`) and places the event's value among the rest by cycles (`position`, `words`).
+"""
+
+from recall.norms.answer import compute_norm
+from recall.norms.model import (
+    MAX_ROWS,
+    NORM_COLUMNS,
+    VALUE_COLUMN,
+    AlertSpan,
+    Exclusion,
+    NormSpec,
+    SeasonSetting,
+)
+
+__all__ = [
+    "MAX_ROWS",
+    "NORM_COLUMNS",
+    "VALUE_COLUMN",
+    "Exclusion",
+    "NormSpec",
+    "AlertSpan",
+    "SeasonSetting",
+    "compute_norm",
+]

@@ -1,0 +1,88 @@
+"""What a norm says of a value, as a sentence for the person who reads the alert. No I/O."""
+
+import math
+
+import numpy as np
+
+from archiver.times import Micros
+from recall.history_ranges import DAY, HOUR
+from recall.norms.exclusions import Exclusions
+from recall.norms.model import Season
+from recall.norms.position import MIN_CYCLES, Values
+
+_SEASON_NAMES: dict[Season, str] = {
+    "none": "all values",
+    "hour_of_day": "the same hour",
+    "hour_of_week": "the same hour of the week",
+}
+_CYCLE_NAMES: dict[Season, str] = {"none": "day", "hour_of_day": "day", "hour_of_week": "week"}
+_UNITS = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (HOUR // 60, "minute"))
+
+
+def describe_position(value: float, values: Values, season: Season) -> str:
+    """Such as "higher than 99.3 % of the same hour"."""
+    lower, higher = float(np.mean(values < value)), float(np.mean(values > value))
+    word, share = ("higher", lower) if lower >= higher else ("lower", higher)
+    compared = _SEASON_NAMES[season]
+    if not share:
+        return f"equal to {compared}"
+    if share == 1:
+        return f"{word} than ever" if season == "none" else f"{word} than ever at {compared}"
+    # Rounded down: 99.97 % are not all.
+    return f"{word} than {math.floor(share * 1_000) / 10:g} % of {compared}"
+
+
+def describe_seen(seen: int, with_alert: int, span: Micros) -> str:
+    """Such as "seen 4 times in 8 weeks, each time with an alert"."""
+    length = describe_length(span)
+    if not seen:
+        return f"not seen in {length}"
+    text = f"seen {_count_times(seen)} in {length}"
+    if not with_alert:
+        return f"{text}, without an alert"
+    if seen == 1:
+        return f"{text}, with an alert"
+    if with_alert == seen:
+        return f"{text}, each time with an alert"
+    return f"{text}, {_count_times(with_alert)} with an alert"
+
+
+def describe_cycles(cycles: int, season: Season) -> str:
+    """On how many cycles a norm rests."""
+    unit = _CYCLE_NAMES[season]
+    if cycles < MIN_CYCLES:
+        return f"too few cycles: {_count(cycles, unit)} of at least {MIN_CYCLES}"
+    return f"over {_count(cycles, unit)}"
+
+
+def describe_exclusions(exclusions: Exclusions) -> list[str]:
+    """Which spans of past alerts are left out, and which count again and why."""
+    parts: list[str] = []
+    if exclusions.left_out:
+        parts.append(f"{_count(len(exclusions.left_out), 'past alert')} left out")
+    reasons = (
+        (exclusions.lasting, "longer than a tenth of the range"),
+        (exclusions.no_action, "resolved as no action needed"),
+        (exclusions.too_few, "too few cycles would remain"),
+    )
+    for number, reason in reasons:
+        if number:
+            verb = "counts" if number == 1 else "count"
+            parts.append(f"{_count(number, 'past alert')} {verb} again ({reason})")
+    return parts
+
+
+def describe_length(span: Micros) -> str:
+    """A duration in the largest unit that divides it."""
+    for size, unit in _UNITS:
+        if span % size == 0:
+            return _count(span // size, unit)
+    return f"{span / 1_000_000:g} seconds"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def _count_times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
