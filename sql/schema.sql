@@ -285,6 +285,8 @@ CREATE TABLE units (
     partition   text,
     -- Kafka records without a value: no rows, and not counted in `read`.
     tombstones  bigint NOT NULL DEFAULT 0,
+    -- Records that close event time: no rows, and not counted in `read`.
+    punctuations bigint NOT NULL DEFAULT 0,
     -- The format of the records, to retry dead letters; NULL: JSON lines, or CSV with `fields`.
     format      jsonb,
     -- Of a file: its size in bytes and its modification time in microseconds when it was last read,

@@ -35,10 +35,19 @@ NOW = START + timedelta(days=1)
 COLUMNS = {"ts": "timestamp", "host": "string", "n": "bigint", "v": "double"}
 SCHEMAS = [
     StreamSchema(
-        "a", COLUMNS, "ts", ("host", "n"), ("host",), timedelta(minutes=1), timedelta(minutes=5)
+        "a",
+        COLUMNS,
+        "ts",
+        ("host", "n"),
+        ("host",),
+        timedelta(minutes=1),
+        timedelta(minutes=5),
+        punctuation="closed",
     ),
     # The whole row is the identity.
-    StreamSchema("b", COLUMNS, "ts", None, (), timedelta(0), timedelta(minutes=5)),
+    StreamSchema(
+        "b", COLUMNS, "ts", None, (), timedelta(0), timedelta(minutes=5), punctuation="closed"
+    ),
 ]
 
 
@@ -134,6 +143,10 @@ def _json_lines(rng: random.Random, rows: Sequence[dict[str, Any]]) -> bytes:
         if rng.random() < 0.03:
             line = rng.choice((b"{", b"[]", b"\xff", b'{"ts": "x"}', line[:-4]))
         lines.append(line)
+        if row["n"] == 49 and row["v"] is None:
+            closed = datetime.fromisoformat(row["ts"]) - timedelta(minutes=30)
+            further = {"h0": closed.isoformat(), "h1": "2099-01-01T00:00:00Z", "h2": "soon"}
+            lines.append(json.dumps({"closed": further.get(row["host"])}).encode())
     return _join(rng, lines)
 
 
@@ -188,7 +201,7 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         archive[stream] = sorted(rows, key=lambda row: (row["_unit"], row["_line"]))
     counters = connection.execute(
         "SELECT unit, stream, read, archived, late, duplicates, malformed, quarantined, conflicts,"
-        " expired, tombstones, newest, fields, done FROM units ORDER BY id"
+        " expired, tombstones, punctuations, newest, fields, done FROM units ORDER BY id"
     ).fetchall()
     dead_letters = connection.execute(
         "SELECT unit, line, reason, detail, raw FROM dead_letters JOIN units ON id = unit_id"

@@ -77,7 +77,8 @@ class StreamSchema:
     `identity`: of rows without id columns: their content, or the place of their record in its unit.
     `redactions`: what is replaced in texts before anything is written; identity and content are
     those of the redacted row. `is_never_late`: rows are on time, whatever was read before.
-    `measured`: columns that do not identify a row without id columns.
+    `measured`: columns that do not identify a row without id columns. `punctuation`: the field of
+    records that close event time, see `archiver.ingest.punctuations`.
     """
 
     name: str
@@ -96,6 +97,7 @@ class StreamSchema:
     redactions: tuple[Redaction, ...] = ()
     is_never_late: bool = False
     measured: tuple[str, ...] = ()
+    punctuation: str | None = None
 
     @property
     def is_identified_by_place(self) -> bool:

@@ -22,6 +22,7 @@ from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
+from archiver.ingest.punctuations import find_punctuation_problem, take_punctuations
 from archiver.ingest.record_sample import sample_records
 from archiver.ingest.redaction import redact_content
 from archiver.ingest.source_files import (
@@ -78,6 +79,7 @@ __all__ = [
     "find_encoding_mark",
     "find_joined_end",
     "find_open_error",
+    "find_punctuation_problem",
     "iterate_blocks",
     "likely_format_lists",
     "likely_units",
@@ -96,4 +98,5 @@ __all__ = [
     "sample_records",
     "split_lines",
     "split_records",
+    "take_punctuations",
 ]

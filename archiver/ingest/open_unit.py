@@ -26,6 +26,7 @@ from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.keys_ahead import KeyAhead, find_keys_ahead, merge_keys_ahead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import Counters
+from archiver.ingest.punctuations import take_punctuations
 from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.times import (
@@ -53,7 +54,8 @@ class OpenUnit:
 
     `id`: its ledger id. `newest`: the newest event time read so far; `newest_not_ahead`: of the
     rows that are not ahead of the clock; `keys_ahead`: of those that are. `fields`: the field names
-    of CSV lines. `partition_before`: how far the partition of the unit had been read before; None
+    of CSV lines. `closed`: the event time that its records close; None: none does.
+    `partition_before`: how far the partition of the unit had been read before; None
     without one.
     """
 
@@ -66,6 +68,7 @@ class OpenUnit:
     newest_not_ahead: Micros | None = None
     keys_ahead: Sequence[KeyAhead] = ()
     fields: Sequence[str] | None = None
+    closed: Micros | None = None
     partition_before: PartitionProgress | None = None
 
     def __post_init__(self) -> None:
@@ -79,10 +82,8 @@ class OpenUnit:
     def partition_after(self) -> PartitionProgress:
         """How far the partition has been read when the unit is finished."""
         assert self.partition_before is not None and self.unit.next_offset is not None
-        return PartitionProgress(
-            next=self.unit.next_offset,
-            progress=self.partition_before.progress.with_rows(self.newest, self.newest_not_ahead),
-        )
+        progress = self.partition_before.progress.with_rows(self.newest, self.newest_not_ahead)
+        return PartitionProgress(self.unit.next_offset, progress.with_advanced(self.closed))
 
     def finished_row(self) -> FinishedUnitRow:
         """What the ledger records of the unit once it is archived."""
@@ -114,6 +115,12 @@ class OpenUnit:
         self.refused_lines += refused_lines
         for refused in refused_lines:
             self.add_counts(**{COUNTER_BY_REASON[refused.reason]: 1})
+
+    def add_punctuations(self, count: int, closed: Micros | None) -> None:
+        """Include records that close time; they were counted as read, and are no rows."""
+        if count:
+            self.closed = latest(self.closed, closed)
+            self.add_counts(read=-count, punctuations=count)
 
     def add_counts(self, **counts: int) -> None:
         """Add to the counters of the given names."""
@@ -166,7 +173,11 @@ def make_slices(
     for batch in batches:
         open_unit.add_counts(read=batch.records_read)
         open_unit.fields = redact_names(schema, batch.reading.fields)
-        open_unit.add_refused(batch.rows.refused_lines)
+        count, closed, refused = take_punctuations(
+            batch.rows.refused_lines, schema, batch.reading, now
+        )
+        open_unit.add_punctuations(count, closed)
+        open_unit.add_refused(refused)
         decoded, ts, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
         open_unit.add_refused(refused_lines)
         yield DecodedSlice(

@@ -34,8 +34,8 @@ class ReadProgress:
             newest_not_ahead=latest(self.newest_not_ahead, newest_not_ahead),
         )
 
-    def with_advanced(self, event_time: Micros, *, ahead: bool = False) -> "ReadProgress":
-        """The progress after advancing to an event time without data.
+    def with_advanced(self, event_time: Micros | None, *, ahead: bool = False) -> "ReadProgress":
+        """The progress after advancing to an event time without data; None: not at all.
 
         `ahead`: after following rows ahead of the clock.
         """

@@ -289,6 +289,9 @@ class ArchiveWriter:
             self.catalog.raise_newest(
                 stream, newest, latest(*(unit.newest_not_ahead for unit in units))
             )
+            closed = latest(*(unit.closed for unit in units if unit.unit.partition is None))
+            if closed is not None:
+                self.catalog.advance(stream, closed, ahead=False)
 
     def _record_keys_ahead(self, open_units: Iterable[OpenUnit]) -> None:
         for open_unit in open_units:

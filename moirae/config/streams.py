@@ -57,6 +57,7 @@ from moirae.config.paths import (
     is_url,
     resolve_text,
 )
+from moirae.config.punctuations import check_punctuation
 from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
 from moirae.config.summaries import DeclaredSummary, find_summary_problems
 from moirae.config.syslog import SyslogSource
@@ -376,6 +377,13 @@ class Stream(ColumnsModel):
     source: StreamSource = Field(
         description="Source of the rows: files, http, kafka, remote_write, otlp, loki or syslog."
     )
+    punctuation: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description="Field of JSON records that close event time: one with this field alone says "
+        "that no row before that time will follow. Default: none does.",
+        examples=["closed"],
+    )
 
     keep: PositiveDuration | None = Field(
         default=None,
@@ -414,6 +422,21 @@ class Stream(ColumnsModel):
         except ValueError as error:
             raise_problems([ValueProblem(("column",), str(error))])
         return time
+
+    @field_validator("punctuation")
+    @classmethod
+    def _validate_punctuation(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is None:
+            return None
+        source, declared = info.data.get("source"), info.data.get("declared_columns")
+        time = info.data.get("declared_time")
+        if source is None or declared is None or time is None:
+            return name
+        if isinstance(time, TimeOptions):
+            if time.fields:
+                raise ValueError("the event time must be read from one field")
+            time = time.column
+        return check_punctuation(name, source.record_format.name, declared, time)
 
     @field_validator("redact")
     @classmethod

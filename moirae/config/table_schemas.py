@@ -29,6 +29,7 @@ def stream_schema(name: str, declared: Stream) -> "StreamSchema":
         identity=declared.identity,
         redactions=declared.redactions,
         measured=declared.measured,
+        punctuation=declared.punctuation,
         is_never_late=name == EXTERNAL_ALERTS,
     )
 

@@ -158,7 +158,11 @@ def _collect_streams(
             **{counter: getattr(counts, counter) for counter in DEAD_LETTER_COUNTERS},
             "late": counts.late,
             "deleted": counts.deleted,
-            "skipped": {"tombstones": counts.tombstones, **skipped.get(counts.stream, {})},
+            "skipped": {
+                "tombstones": counts.tombstones,
+                "punctuations": counts.punctuations,
+                **skipped.get(counts.stream, {}),
+            },
             "units": counts.units,
             "open_units": counts.open_units,
             "rewritten": counts.rewritten,

@@ -38,6 +38,7 @@ from moirae.server.routes.operations import OperationRunner, add_operation_route
 from moirae.server.routes.pages import add_page_routes, send_unknown_page
 from moirae.server.routes.protocols import add_protocol_routes
 from moirae.server.routes.sessions import add_session_routes
+from moirae.server.routes.watermarks import add_watermark_route
 from moirae.server.state_probe import StateProbe
 from moirae.services import problems
 
@@ -85,6 +86,7 @@ def _create_routes(
         *add_operation_routes(app, runner),
         *add_alertmanager_routes(app, settings, pool),
         *add_protocol_routes(app, settings, pool, ingest_handler),
+        *add_watermark_route(app, settings, ingest_handler),
         *add_callback_routes(app, settings, pool),
         *add_action_link_routes(app, pool),
         *add_mcp_route(app, settings, pool, runner),

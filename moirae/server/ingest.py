@@ -133,6 +133,19 @@ class IngestHandler:
                 body=body,
             )
 
+    def store_record(self, stream: str, line: bytes) -> str:
+        """Store a JSON line durably as a batch of its own; returns its name.
+
+        Raises `RequestRejected`.
+        """
+        landing = self._landing_folders.get(stream)
+        if landing is None:
+            raise RequestRejected(404, "no stream of this name accepts posted rows")
+        self.check_capacity(landing)
+        name = f"{_NAME_PREFIX}{secrets.token_hex(16)}"
+        self._write(landing, name, _LINES_SUFFIX, line)
+        return name
+
     async def accept_records(
         self, request: Request, streams: Collection[str], convert: ConvertBody
     ) -> None:

@@ -45,13 +45,15 @@ class StreamCounts(RecordCounts):
     """The sums of a stream. `deleted`: archived rows that were deleted with expired chunks.
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
-    `tombstones`: records without a value, which are not in `read`. `rewritten`: number of files that
+    `tombstones`: records without a value, and `punctuations`: records that close time, which are not
+    in `read`. `rewritten`: number of files that
     were changed after they were read; `renamed`: of those that were renamed, and read again.
     """
 
     stream: str
     deleted: int
     tombstones: int
+    punctuations: int
     units: int
     open_units: int
     rewritten: int

@@ -50,11 +50,11 @@ UPDATE units u SET done = true, done_at = clock_timestamp(), newest = f.newest,
     late = f.late + greatest(u.late - f.replayed_late, 0),
     duplicates = f.duplicates, malformed = f.malformed,
     quarantined = f.quarantined, conflicts = f.conflicts, expired = f.expired,
-    late_by_ahead = f.late_by_ahead, tombstones = f.tombstones, fields = f.fields,
+    late_by_ahead = f.late_by_ahead, tombstones = f.tombstones, punctuations = f.punctuations, fields = f.fields,
     format = f.format, size = f.size, modified = f.modified
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS f (id bigint, newest timestamptz, read bigint,
     archived bigint, late bigint, duplicates bigint, malformed bigint, quarantined bigint,
-    conflicts bigint, expired bigint, late_by_ahead bigint, tombstones bigint, fields text[],
+    conflicts bigint, expired bigint, late_by_ahead bigint, tombstones bigint, punctuations bigint, fields text[],
     format jsonb, size bigint, modified bigint, replayed bigint, replayed_late bigint)
 WHERE u.id = f.id
 
@@ -92,7 +92,7 @@ UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,
     late = late + %(late)s, duplicates = duplicates + %(duplicates)s,
     malformed = malformed + %(malformed)s, quarantined = quarantined + %(quarantined)s,
     conflicts = conflicts + %(conflicts)s, expired = expired + %(expired)s,
-    late_by_ahead = late_by_ahead + %(late_by_ahead)s
+    late_by_ahead = late_by_ahead + %(late_by_ahead)s, punctuations = punctuations + %(punctuations)s
 WHERE id = %(id)s
 
 -- add_deleted_rows --
@@ -140,6 +140,7 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(u.expired), 0)::bigint AS expired,
        coalesce(sum(u.forgotten), 0)::bigint AS deleted,
        coalesce(sum(u.tombstones), 0)::bigint AS tombstones,
+       coalesce(sum(u.punctuations), 0)::bigint AS punctuations,
        coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
            AS units,
        count(u.id) FILTER (WHERE NOT u.done) AS open_units,
@@ -181,10 +182,11 @@ WITH merged AS (
       AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
     RETURNING *)
 INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, late_by_ahead,
-    duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, tombstones, folded)
+    duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, tombstones, punctuations,
+    folded)
 SELECT %(stream)s, '', true, max(done_at), max(newest), sum(read), sum(archived), sum(late),
     sum(late_by_ahead), sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
-    sum(forgotten), sum(dropped), sum(tombstones), count(*)
+    sum(forgotten), sum(dropped), sum(tombstones), sum(punctuations), count(*)
 FROM merged HAVING count(*) > 0
 ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.done_at),
     newest = greatest(u.newest, excluded.newest), read = u.read + excluded.read,
@@ -196,4 +198,5 @@ ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.
     conflicts = u.conflicts + excluded.conflicts, expired = u.expired + excluded.expired,
     forgotten = u.forgotten + excluded.forgotten, dropped = u.dropped + excluded.dropped,
     tombstones = u.tombstones + excluded.tombstones,
+    punctuations = u.punctuations + excluded.punctuations,
     folded = u.folded + excluded.folded

@@ -38,6 +38,7 @@ streams:
     time: ts
     id: [host]
     source: {http: true}
+    punctuation: closed
   files:
     columns: {ts: timestamp}
     time: ts
@@ -135,6 +136,36 @@ def test_only_http_streams_accept_posts(served: Served, stream: str) -> None:
         served.ask("POST", f"/api/v1/ingest/{stream}", headers=LINES, content=ROW).status_code
         == 404
     )
+
+
+def test_closed_time_is_a_batch_of_its_own_after_the_rows_before(served: Served) -> None:
+    assert served.post(ROW).status_code == 202
+    path = "/api/v1/streams/cpu/watermark"
+    answer = served.ask("POST", path, headers=JSON, content='{"time": "2026-01-01T00:05:00Z"}')
+    assert (answer.status_code, answer.json()["stream"]) == (202, "cpu")
+    assert len(served.landed()) == 2
+    (file,) = (served.settings.home / "landing" / "cpu").glob(f"{answer.json()['batch']}*")
+    assert file.read_bytes() == b'{"closed":"2026-01-01T00:05:00Z"}\n'
+
+
+@pytest.mark.parametrize(
+    ("stream", "content", "status", "detail"),
+    [
+        ("files", '{"time": "2026-01-01T00:05:00Z"}', 404, "declares punctuation"),
+        ("cpu", '{"time": "soon"}', 400, "invalid timestamp"),
+        ("cpu", '{"time": "2999-01-01T00:00:00Z"}', 400, "in the future"),
+        ("cpu", "{}", 422, ""),
+        ("cpu", '{"time": 1, "host": "a"}', 422, ""),
+    ],
+)
+def test_other_times_are_not_closed(
+    served: Served, stream: str, content: str, status: int, detail: str
+) -> None:
+    path = f"/api/v1/streams/{stream}/watermark"
+    answer = served.ask("POST", path, headers=JSON, content=content)
+    assert answer.status_code == status
+    assert detail in answer.json()["detail"]
+    assert served.landed() == []
 
 
 def test_repeated_idempotency_key_is_the_same_batch(served: Served) -> None:

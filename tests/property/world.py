@@ -52,6 +52,7 @@ streams:
     key: [host]
     lateness: 30s
     source: {files: a/*.jsonl}
+    punctuation: closed
   b:
     columns: {at: timestamp, host: string, w: int}
     time: at
@@ -269,7 +270,7 @@ class Plan:
                     lines = [
                         _line(rng, stream, clock, sent[stream]) for _ in range(rng.randint(0, 15))
                     ]
-                    plan.lines += len(lines)
+                    plan.lines += sum('"closed"' not in line for line in lines)
                     batch.append(_unit(stream, f"{number}-{part}", lines))
             plan.batches.append(sorted(batch, key=lambda unit: unit.stream))
             seconds = max(clock.values()) - lag_rng.uniform(-20, 200)
@@ -284,6 +285,10 @@ def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[s
     if kind < 0.09:
         ahead = '{"ts": "2999-01-01T00:00:00Z", "at": "2999-01-01T00:00:00Z", "host": "h1"}'
         return rng.choice(['{"ts": 1', "[]", "nonsense", '{"host": "h1"}', ahead])
+    if kind < 0.11 and stream == "a":
+        # A source that closes time too early makes its own rows late.
+        closed = START + timedelta(seconds=clock[stream] + rng.uniform(-40, 5))
+        return json.dumps({"closed": closed.isoformat()})
     clock[stream] += rng.expovariate(1 / 9) if rng.random() < 0.97 else rng.uniform(100, 400)
     back = rng.choice([0, 0, 0, rng.uniform(0, 25), rng.uniform(0, 120)])
     ts = (

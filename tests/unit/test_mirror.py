@@ -208,7 +208,8 @@ MODULES_BY_TEST = {
         moirae.rules.checks.rule_streams moirae.rules.checks.rule_tables""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness moirae.server.state_probe
-        moirae.server.pool moirae.server.reload moirae.server.run""",
+        moirae.server.pool moirae.server.reload moirae.server.run
+        moirae.server.routes.watermarks""",
     "integration/test_api.py": """
         moirae.inspect.report moirae.server.routes.metrics
         moirae.server.routes.operations moirae.services.load

@@ -11,7 +11,14 @@ from archiver.executors.pieces import UnitPiece
 from archiver.executors.tasks.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.tasks.reading import read_pieces, with_lines
 from archiver.formats import Format
-from archiver.ingest import BATCH_RECORDS, KeyAhead, LateRule, OffsetRange, SourceUnit
+from archiver.ingest import (
+    BATCH_RECORDS,
+    KeyAhead,
+    LateRule,
+    OffsetRange,
+    SourceUnit,
+    take_punctuations,
+)
 from archiver.ingest.classify import Array
 from archiver.ingest.decoding import RefusedLine, redact_names, redact_records, redact_refused
 from archiver.ingest.earlier_readings import read_rows_as_earlier
@@ -64,6 +71,7 @@ class DecodedSegment:
 
     `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`;
     `newest_not_ahead`, `keys_ahead`: as in `ObservedTimes`. `fields`: the field names of CSV lines.
+    `punctuations`, `closed`: number of records that close time, and to where.
     """
 
     unit: int
@@ -76,6 +84,8 @@ class DecodedSegment:
     keys_ahead: Sequence[KeyAhead]
     refused_lines: Sequence[RefusedLine]
     fields: Sequence[str] | None
+    punctuations: int
+    closed: int | None
 
 
 @dataclass(frozen=True)
@@ -181,6 +191,9 @@ class _RowCollector:
         rows, ts, time_refused = refuse_by_time(
             batch.rows, schema, self._context.now, self._context.expired_before[stream]
         )
+        punctuations, closed, refused = take_punctuations(
+            batch.rows.refused_lines, schema, batch.reading, self._context.now
+        )
         observed = observe_times(rows.table, ts, schema, self._context.late_rule(unit))
         segment = DecodedSegment(
             unit=unit,
@@ -191,10 +204,10 @@ class _RowCollector:
             newest=observed.newest,
             newest_not_ahead=observed.newest_not_ahead,
             keys_ahead=observed.keys_ahead,
-            refused_lines=redact_refused(
-                schema, batch.reading, [*batch.rows.refused_lines, *time_refused]
-            ),
+            refused_lines=redact_refused(schema, batch.reading, [*refused, *time_refused]),
             fields=redact_names(schema, batch.reading.fields),
+            punctuations=punctuations,
+            closed=closed,
         )
         self.segments.append(segment)
         if not len(ts):

@@ -77,8 +77,12 @@ class StreamProgress:
         return OpenUnit(unit, registered.id, rule, partition_before=before)
 
     def finish_reading(self, open_unit: OpenUnit) -> None:
-        """Record that a unit was read: units after it are compared with its newest event time."""
+        """Record that a unit was read: units after it are compared with its newest event time.
+
+        What a unit of a partition closes holds for the partition alone.
+        """
         stream = open_unit.unit.stream
-        self.streams[stream] = self.streams[stream].with_rows(
-            open_unit.newest, open_unit.newest_not_ahead
-        )
+        progress = self.streams[stream].with_rows(open_unit.newest, open_unit.newest_not_ahead)
+        if open_unit.unit.partition is None:
+            progress = progress.with_advanced(open_unit.closed)
+        self.streams[stream] = progress

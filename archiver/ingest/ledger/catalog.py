@@ -32,8 +32,9 @@ class Counters:
 
     Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`,
     `late_by_ahead` of `late`: rows that are late because the watermark followed rows ahead of the
-    clock. `tombstones`: records without a value, which are no rows and not in `read`. `replayed`,
-    `replayed_late`: of `archived` and `late`, the rows that an interrupted reading had archived.
+    clock. `tombstones`: records without a value, `punctuations`: records that close time; neither
+    are rows, nor in `read`. `replayed`, `replayed_late`: of `archived` and `late`, the rows that an
+    interrupted reading had archived.
     """
 
     read: int = 0
@@ -46,6 +47,7 @@ class Counters:
     conflicts: int = 0
     expired: int = 0
     tombstones: int = 0
+    punctuations: int = 0
     replayed: int = 0
     replayed_late: int = 0
 

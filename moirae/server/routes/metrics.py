@@ -228,6 +228,7 @@ def _collect_records(connection: sql.Connection) -> Iterator[Metric]:
         late.add_metric([counts.stream], counts.late)
         late_by_ahead.add_metric([counts.stream], counts.late_by_ahead)
         skipped.add_metric([counts.stream, "tombstone"], counts.tombstones)
+        skipped.add_metric([counts.stream, "punctuation"], counts.punctuations)
     for row in SkippedRecordsGateway(connection).list_all():
         skipped.add_metric([row.stream, row.reason], row.records)
     yield records
