@@ -1,9 +1,8 @@
 """Reads changes, alerts and topology of a workspace, and ranks what changed before an alert."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from moirae.config import DeclaredChanges, Settings
 from moirae.errors import NotFound
 from moirae.inspect import read_stream_rows
 from moirae.inspect.past_events import load_answers
-from moirae.recent_changes.locations import Location, Topology, make_topology
 from moirae.recent_changes.ranking import (
     Change,
     HistoryStart,
@@ -26,12 +24,10 @@ from moirae.recent_changes.ranking import (
     RankedChange,
     rank_changes,
 )
+from moirae.topology import Location, load_topology, to_location, to_text
 from sql.alerts import AlertFilter, AlertGateway, AlertRow
-from sql.archive import RelationGateway
 from sql.events import EventGateway
 
-TOPOLOGY = "topology"
-"""The relation that says which places are neighbours: `source`, `target` and `kind`."""
 _MAX_SIMILAR = 10  # most similar past alerts that are asked
 _MAX_ALERTS = 10_000  # newest ones of the rule
 _MAX_ROWS = 100_000  # of a stream of changes; more take seconds
@@ -102,21 +98,12 @@ def load_recent_changes(
         starts=starts,
         similar=similar,
         past=[_to_past_alert(alert, now) for alert in alerts],
-        topology=_load_topology(connection, event.ts),
+        topology=load_topology(connection, event.ts),
         steps={name: entry.steps for name, entry in declared.items()},
     )
     return RecentChanges(
         event.ts, within, sorted(declared), rank_changes(changes, question), unread
     )
-
-
-def to_location(values: Mapping[str, Any]) -> Location:
-    """Values as text, without NULL."""
-    return {name: _to_text(value) for name, value in values.items() if value is not None}
-
-
-def _to_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _list_alerts(
@@ -148,18 +135,6 @@ def _list_similar(connection: sql.Connection, eid: UUID) -> list[tuple[Location,
     return list(similar.values())[:_MAX_SIMILAR]
 
 
-def _load_topology(connection: sql.Connection, ts: datetime) -> Topology:
-    """The neighbours by the rows that were valid at a time."""
-    edges = []
-    for version in RelationGateway(connection).list_versions(TOPOLOGY):
-        is_valid = version.valid_from <= ts and (version.valid_to is None or ts < version.valid_to)
-        if version.row is not None and is_valid:
-            source, target = version.row.get("source"), version.row.get("target")
-            if source is not None and target is not None:
-                edges.append((_to_text(source), _to_text(target)))
-    return make_topology(edges)
-
-
 def _read_rows(
     storage: StorageRoot,
     schema: StreamSchema,
@@ -188,4 +163,4 @@ def _list_changes(
     for number, (ts, what) in enumerate(zip(times, columns[declared.what], strict=True)):
         if what is not None:
             values = {name: columns[column][number] for name, column in declared.where.items()}
-            yield Change(schema.name, ts, _to_text(what), to_location(values))
+            yield Change(schema.name, ts, to_text(what), to_location(values))

@@ -8,7 +8,6 @@ import numpy as np
 
 from archiver.times import Micros
 from moirae.recent_changes.kinds import kind_of
-from moirae.recent_changes.locations import Location, Surrounding, Topology, surround
 from moirae.recent_changes.statistics import (
     HourCounts,
     KeyHistory,
@@ -16,6 +15,7 @@ from moirae.recent_changes.statistics import (
     compare_hours,
     count_preceded,
 )
+from moirae.topology import Location, Surrounding, Topology, surround
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ MODULES_BY_TEST = {
     "unit/moirae/config/test_streams.py": "moirae.config.changes",
     "unit/moirae/inspect/test_timeline.py": "moirae.inspect.stream_rows",
     "integration/test_recent_changes.py": """
-        moirae.recent_changes.load moirae.services.operations.recent_changes""",
+        moirae.recent_changes.load moirae.topology.load moirae.services.operations.recent_changes""",
+    "unit/moirae/incidents/test_grouping.py": """
+        moirae.incidents.alert_features moirae.incidents.decisions moirae.incidents.describe""",
     "unit/moirae/recent_changes/test_ranking.py": """
         moirae.recent_changes.describe moirae.recent_changes.kinds""",
     "property/test_why_is_live.py": """

@@ -5,7 +5,6 @@ import numpy as np
 from archiver.times import from_micros
 from moirae.recent_changes import HourCounts, describe_change
 from moirae.recent_changes.kinds import kind_of
-from moirae.recent_changes.locations import Location, make_topology
 from moirae.recent_changes.ranking import (
     Change,
     HistoryStart,
@@ -15,6 +14,7 @@ from moirae.recent_changes.ranking import (
     rank_changes,
 )
 from moirae.recent_changes.statistics import HOUR
+from moirae.topology import Location, make_topology
 
 NOW = 2_000 * HOUR
 MINUTE = HOUR // 60

@@ -3,9 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 Location = Mapping[str, str]
 """Values by name, such as `{"host": "a1", "service": "web"}`; without NULL."""
+
+
+def to_location(values: Mapping[str, Any]) -> Location:
+    """Values as text, without NULL."""
+    return {name: to_text(value) for name, value in values.items() if value is not None}
+
+
+def to_text(value: Any) -> str:
+    """A value as nodes and places are named."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moirae.recent_changes.locations import make_topology, surround
+from moirae.topology import make_topology, surround
 
 TOPOLOGY = make_topology([("web", "db"), ("db", "disk"), ("a", "web"), ("b", "web")])
 
