@@ -870,6 +870,72 @@ CREATE TABLE tag_names (
     at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Incidents: alerts of one failure. `merged_into`: the incident that has its alerts now.
+CREATE TABLE incidents (
+    id          uuid PRIMARY KEY,
+    state       text NOT NULL DEFAULT 'proposed' CHECK (state IN ('proposed', 'confirmed', 'merged')),
+    merged_into uuid,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- In which incident each alert is. An incident of one alert is shown only if it is confirmed.
+CREATE TABLE incident_alerts (
+    alert_id  uuid PRIMARY KEY REFERENCES alerts (id) ON DELETE CASCADE,
+    incident  uuid NOT NULL REFERENCES incidents (id) ON DELETE CASCADE,
+    -- The order in which alerts were placed.
+    number    bigint GENERATED ALWAYS AS IDENTITY,
+    -- A hash of rule and key: decisions are about alerts of two series.
+    series    text NOT NULL,
+    overlap   double precision NOT NULL,
+    -- Why it is in this incident: a sentence, which may name values.
+    reason    text NOT NULL,
+    -- The changes before it in time and place that were compared.
+    changes   text[] NOT NULL,
+    placed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX incident_alerts_by_incident ON incident_alerts (incident);
+
+-- Alerts that fired and are not placed yet.
+CREATE TABLE unplaced_alerts (
+    alert_id uuid PRIMARY KEY REFERENCES alerts (id) ON DELETE CASCADE
+);
+CREATE FUNCTION queue_alert() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO unplaced_alerts VALUES (NEW.id) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER alert_fired AFTER INSERT ON alerts FOR EACH ROW WHEN (NEW.fired_at IS NOT NULL AND NOT NEW.past)
+    EXECUTE FUNCTION queue_alert();
+CREATE TRIGGER alert_fired_later AFTER UPDATE OF fired_at ON alerts FOR EACH ROW
+    WHEN (OLD.fired_at IS NULL AND NEW.fired_at IS NOT NULL AND NOT NEW.past) EXECUTE FUNCTION queue_alert();
+
+-- What people decided. Of a split, alerts of the series `series` were parted from those of `others`; of a merge, they
+-- were put together. `other`: the incident that was split off, or that was merged into this one.
+CREATE TABLE incident_decisions (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    incident uuid NOT NULL,
+    kind     text NOT NULL CHECK (kind IN ('confirm', 'split', 'merge')),
+    other    uuid,
+    author   text NOT NULL,
+    comment  text NOT NULL,
+    series   text[] NOT NULL,
+    others   text[] NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX incident_decisions_by_incident ON incident_decisions (incident);
+
+-- Incidents by the alerts that fired and were not withdrawn. `ends_at`: NULL while one of them fires. `resolved`: how many
+-- have a resolution, the last of them at `resolved_at`.
+CREATE VIEW incident_spans AS
+SELECT i.id, i.state, min(a.starts_at) AS starts_at, CASE WHEN bool_and(a.ends_at IS NOT NULL) THEN max(a.ends_at) END AS ends_at,
+    count(*) AS alerts, count(*) FILTER (WHERE a.ends_at IS NULL) AS firing, count(r.at) AS resolved, max(r.at) AS resolved_at,
+    array_agg(DISTINCT a.rule ORDER BY a.rule) AS rules
+FROM incidents i JOIN incident_alerts m ON m.incident = i.id JOIN alerts a ON a.id = m.alert_id
+CROSS JOIN LATERAL (SELECT max(n.at) AS at FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution') r
+WHERE a.fired_at IS NOT NULL AND NOT a.past AND a.state <> 'withdrawn' AND a.history IS DISTINCT FROM 'withdrawn'
+GROUP BY i.id;
+
 -- Feedback on single hits: whether a past event helps with an event. A later judgement of the same person
 -- replaces theirs.
 CREATE TABLE judgements (

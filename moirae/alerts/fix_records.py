@@ -20,11 +20,12 @@ class FixRecords:
         """A forecast with `records`: what became of each of its tags, see `FixRecord.describe`."""
         if not forecast.get("tags"):
             return forecast
-        descriptions = self._describe(rule)
+        descriptions = self.describe(rule)
         tags = [tag for tag, _ in forecast["tags"] if tag in descriptions]
         return {**forecast, "records": {tag: descriptions[tag] for tag in tags}}
 
-    def _describe(self, rule: str) -> Mapping[str, str]:
+    def describe(self, rule: str) -> Mapping[str, str]:
+        """What became of each tag of a rule."""
         if rule not in self._descriptions_by_rule:
             tried = self._gateway.list_tried(rule)
             fixes = summarize_fixes(tried, (), CAME_BACK_WITHIN, datetime.now(UTC))

@@ -23,6 +23,7 @@ from moirae.cli import (
     feedback,
     forecasts,
     import_prometheus,
+    incidents,
     ingest,
     init,
     mcp,
@@ -100,6 +101,7 @@ app.add_typer(processes.run_app, name="run")
 app.add_typer(rules.app, name="rules")
 app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(tags.app, name="tags")
 app.command("similar")(accept_server(recalls.similar))
 app.add_typer(recalls.app, name="recalls")

@@ -23,6 +23,7 @@ from pydantic import (
 from moirae.config.archive import BackupSettings, Chunks, parse_archive_location
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.external_alerts import EXTERNAL_ALERTS, external_alerts_stream
+from moirae.config.incidents import IncidentSettings
 from moirae.config.limits import Limits
 from moirae.config.notifications import Heartbeat, InhibitRule, Route, find_route_problems
 from moirae.config.paths import (
@@ -205,6 +206,10 @@ class Settings(ConfigModel):
     recall: RecallSettings = Field(default=RecallSettings(), description="Recall settings.")
     limits: Limits = Field(
         default=Limits(), description="Limits of one rule before it is quarantined."
+    )
+    incidents: IncidentSettings = Field(
+        default=IncidentSettings(),
+        description="How alerts of one failure are proposed as an incident.",
     )
     rules: tuple[LocalGlob, ...] = Field(
         default=("rules/*.yaml",),

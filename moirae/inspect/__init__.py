@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from moirae.inspect.state import collect_state
     from moirae.inspect.status import collect_status, print_summary
     from moirae.inspect.stored_bytes import describe_stored_bytes
-    from moirae.inspect.stream_rows import read_stream_rows
     from moirae.inspect.stream_sample import StreamSample, read_sample
     from moirae.inspect.timeline import MissingSeries, Timeline, load_timeline
     from moirae.inspect.topics import (
@@ -93,7 +92,6 @@ __all__ = [
     "list_set_aside",
     "list_source_errors",
     "load_timeline",
-    "read_stream_rows",
     "make_norm_metrics",
     "measure_unread_input",
     "print_summary",
@@ -145,7 +143,6 @@ _MODULES = {
     "inference": ("ProposedStream", "propose_stream"),
     "stored_bytes": ("describe_stored_bytes",),
     "stream_sample": ("StreamSample", "read_sample"),
-    "stream_rows": ("read_stream_rows",),
     "timeline": ("MissingSeries", "Timeline", "load_timeline"),
     "topics": ("describe_lost_records", "list_brokers_away", "list_source_errors"),
     "state": ("collect_state",),

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from archiver.delta import StreamSchema, StreamTable
+from archiver.read import read_stream_rows
 from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, micros_column, to_micros
-from moirae.inspect.stream_rows import read_stream_rows
 
 _NUMERIC_TYPES = ("int", "bigint", "float", "double")
 

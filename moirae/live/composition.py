@@ -47,6 +47,7 @@ from moirae.live.evaluators import build_evaluators, get_stream_columns
 from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
+from moirae.live.incidents import build_incident_engine, make_incident_task
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
@@ -261,6 +262,9 @@ def build_live_process(
     losing_rules = LosingRulesMonitor(
         AlertGateway(connection), DeploymentGateway(connection), detector.resume_recovered
     )
+    incidents = build_incident_engine(settings, connection, archive)
+    if not drain:
+        periodics.append(make_incident_task(incidents))
     periodics += [
         Periodic("end posted alerts", _POSTED_ALERTS_INTERVAL, end_silent_alerts),
         Periodic("watch losses", _LOST_INPUT_INTERVAL, lost_input.run_once),
@@ -312,6 +316,7 @@ def build_live_process(
             archive=archive,
             detector=detector,
             follow_up=follow_up,
+            incidents=incidents,
             archived_tables=archived_tables,
             chunk_states=chunk_states,
             can_wait=lambda: not role.is_stopped and is_recall_running(connection),

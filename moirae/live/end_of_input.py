@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from archiver.ingest import ArchiveWriter
 from archiver.times import Micros
+from moirae.incidents import IncidentEngine
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.event_time import newest_event_time
@@ -23,6 +24,7 @@ class EndOfInput:
         archive: ArchiveWriter,
         detector: Detector,
         follow_up: AlertFollowUp,
+        incidents: IncidentEngine,
         archived_tables: ArchivedTables,
         chunk_states: ChunkStates,
         can_wait: Callable[[], bool],
@@ -32,6 +34,7 @@ class EndOfInput:
         self._archive = archive
         self._detector = detector
         self._follow_up = follow_up
+        self._incidents = incidents
         self._archived_tables = archived_tables
         self._chunk_states = chunk_states
 
@@ -48,6 +51,7 @@ class EndOfInput:
             self._detector.settle_to_end(newest + 1, end)
             self._follow_up.run_to_end()
             self._settle_revisions(end)
+        self._incidents.run_to_end()
         self._archived_tables.flush()
         self._chunk_states.finish()
 

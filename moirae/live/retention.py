@@ -184,6 +184,7 @@ class Retention:
         self._gateway.delete_views(chunk_id, _MIN_VERSION_AGE)
         self._gateway.delete_calibrations(_MIN_VERSION_AGE)
         self._gateway.delete_deployments(_MIN_VERSION_AGE)
+        self._gateway.delete_incidents(self._min_age)
         if deleted_chunk is not None and deleted_chunk.to_ts is not None:
             before = from_micros(deleted_chunk.to_ts)
             _delete_batch(lambda: self._gateway.delete_relation_versions(before, _BATCH_ROWS))

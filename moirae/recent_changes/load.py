@@ -9,12 +9,12 @@ import pyarrow as pa
 
 import sql
 from archiver.delta import StreamSchema, StreamTable
+from archiver.read import read_stream_rows
 from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
 from archiver.times import Micros, duration_to_micros, micros_column, to_micros
 from moirae.config import DeclaredChanges, Settings
 from moirae.errors import NotFound
-from moirae.inspect import read_stream_rows
 from moirae.inspect.past_events import load_answers
 from moirae.recent_changes.ranking import (
     Change,

@@ -15,6 +15,7 @@ _MODULES = (
     "drafts",
     "events",
     "fixes",
+    "incidents",
     "lost_records",
     "notifications",
     "overview",

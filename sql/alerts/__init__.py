@@ -14,6 +14,15 @@ from sql.alerts.alerts import (
     to_json_row,
 )
 from sql.alerts.external_alerts import ExternalAlertGateway, ExternalAlertRow, NewestPostRow
+from sql.alerts.incidents import (
+    GroupedAlertRow,
+    IncidentAlertRow,
+    IncidentDecisionRow,
+    IncidentFilter,
+    IncidentGateway,
+    IncidentRow,
+    NewPlacement,
+)
 from sql.alerts.tags import TagGateway, TagNameRow, TriedFixRow
 
 __all__ = [
@@ -27,8 +36,15 @@ __all__ = [
     "AlertStateRow",
     "ExternalAlertGateway",
     "ExternalAlertRow",
+    "GroupedAlertRow",
+    "IncidentAlertRow",
+    "IncidentDecisionRow",
+    "IncidentFilter",
+    "IncidentGateway",
+    "IncidentRow",
     "NewAlert",
     "NewAlertNote",
+    "NewPlacement",
     "NewestPostRow",
     "OpenAlertRow",
     "RaisedAlertRow",

@@ -19,6 +19,11 @@ class RetentionGateway(Gateway):
         """Delete alerts that ended before `before`, unless they have open tasks."""
         return self._count("delete_alerts", before=before, min_age=min_age, limit=limit)
 
+    def delete_incidents(self, min_age: timedelta) -> None:
+        """Delete incidents whose alerts have all been deleted."""
+        self._execute("delete_incidents", min_age=min_age)
+        self._execute("delete_merged_incidents")
+
     def delete_tasks(self, before_micros: int, min_age: timedelta, limit: int) -> int:
         """Delete ended tasks, with their revisions, of events that belong to no alert.
 

@@ -10,6 +10,15 @@ DELETE FROM alerts WHERE id IN (
       AND NOT EXISTS (SELECT FROM tasks t WHERE t.eid = a.eid AND t.ended_at IS NULL)
     ORDER BY a.starts_at LIMIT %(limit)s)
 
+-- delete_incidents --
+-- Incidents whose alerts have all been deleted, some time ago.
+DELETE FROM incidents i WHERE i.created_at < clock_timestamp() - %(min_age)s::interval AND i.state <> 'merged'
+    AND NOT EXISTS (SELECT FROM incident_alerts m WHERE m.incident = i.id)
+
+-- delete_merged_incidents --
+-- Incidents that were merged into ones that are gone.
+DELETE FROM incidents i WHERE i.state = 'merged' AND NOT EXISTS (SELECT FROM incidents n WHERE n.id = i.merged_into)
+
 -- delete_tasks --
 -- Delete ended tasks of events before an event time, with their revisions, except those of an alert
 -- or with judgements.

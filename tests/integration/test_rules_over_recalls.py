@@ -21,6 +21,7 @@ from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.check import check_rule_files
 from moirae.errors import ProblemsError
+from moirae.incidents import IncidentEngine
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.outbox import ArchivedTables
@@ -229,6 +230,7 @@ def end_of_input(world: World, can_wait: Callable[[], bool]) -> EndOfInput:
         archive=world.archive,
         detector=world.detector,
         follow_up=world.follow_up,
+        incidents=cast(IncidentEngine, SimpleNamespace(run_to_end=lambda: None)),
         archived_tables=cast(ArchivedTables, SimpleNamespace(flush=lambda: None)),
         chunk_states=cast(ChunkStates, SimpleNamespace(finish=lambda: None)),
         can_wait=can_wait,

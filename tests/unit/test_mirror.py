@@ -43,9 +43,13 @@ MODULES_BY_TEST = {
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
     "unit/moirae/config/test_streams.py": "moirae.config.changes",
-    "unit/moirae/inspect/test_timeline.py": "moirae.inspect.stream_rows",
+    "unit/moirae/inspect/test_timeline.py": "archiver.read.stream_rows",
     "integration/test_recent_changes.py": """
         moirae.recent_changes.load moirae.topology.load moirae.services.operations.recent_changes""",
+    "integration/test_incidents.py": """
+        moirae.cli.incidents moirae.config.incidents moirae.incidents.changes moirae.incidents.engine
+        moirae.incidents.load moirae.live.incidents moirae.services.operations.incidents
+        sql.alerts.incidents""",
     "unit/moirae/incidents/test_grouping.py": """
         moirae.incidents.alert_features moirae.incidents.decisions moirae.incidents.describe""",
     "unit/moirae/recent_changes/test_ranking.py": """
