@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release alertmanager prometheus3 peers broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
+.PHONY: wheel release tag alertmanager prometheus3 peers broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 	@echo "make wheel      the wheel, in dist/"
 	@echo "make release    wheel, list of its parts (CycloneDX) and checksums, in dist/"
+	@echo "make tag        the release, and its tag in git"
 	@echo "make docs       the site of the documentation, in site/"
 
 prerequisites:
@@ -124,6 +125,9 @@ wheel: prerequisites $(STAMP)
 release: wheel
 	@$(BIN)/python -m deploy.release.parts > dist/sbom.cdx.json
 	@cd dist && sha256sum *.whl sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+tag: release
+	@$(BIN)/python -m deploy.release.tag
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
