@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -79,12 +80,12 @@ def _running(root: Path) -> Iterator[None]:
 
 
 def _oldest_row(root: Path, stream: str) -> datetime:
-    """Of all data files of a stream that are on disk; files may be deleted meanwhile."""
+    """Of all data files of a stream that are on disk; files may be written or deleted meanwhile."""
     oldest = []
     for folder, _, names in os.walk(root / ".moirae" / "archive" / "streams" / stream):
         for name in names:
             if name.endswith(".parquet") and "_delta_log" not in folder:
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError, pa.ArrowInvalid):
                     rows = pq.read_table(Path(folder) / name, columns=["ts"], partitioning=None)
                     oldest.append(min(rows["ts"].to_pylist()))
     return min(oldest, default=START)
