@@ -72,6 +72,7 @@ _MODULES_BY_GOAL = {
     "NT1": "benchmarks.notifications",
     "NT2": "benchmarks.notifications",
     "NT3": "benchmarks.notification_storm",
+    "S10": "benchmarks.fail_over",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",

@@ -23,7 +23,7 @@ from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
 from moirae.live.sources.landing import LandingFolders
 from moirae.runtime.database import connect_database, release_database
-from moirae.runtime.storage import LandingFolder, open_storage
+from moirae.runtime.storage import Landings, open_storage
 
 WORKSPACE = """
 home: .moirae
@@ -57,7 +57,7 @@ class Filled:
     def __init__(self, settings: Settings, connection: Any) -> None:
         self.settings = settings
         self.connection = connection
-        self.landing = LandingFolder(settings.home, "cpu")
+        self.landing = Landings.of(settings).open("cpu")
         schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
         policy = CutPolicy(40, to_micros(datetime.fromtimestamp(86_400, UTC)))
         self.writer = ArchiveWriter(
@@ -76,7 +76,7 @@ class Filled:
 
     def units(self) -> list[SourceUnit]:
         """The accepted batches."""
-        folders = LandingFolders(self.settings.home, self.settings.streams)
+        folders = LandingFolders(Landings.of(self.settings), self.settings.streams)
         return list(folders.list_units("cpu"))
 
     def archive(self) -> None:

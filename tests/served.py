@@ -69,7 +69,7 @@ class Served:
     def landed(self) -> dict[str, bytes]:
         """What lies in the landing folder, by name."""
         return {
-            batch.name: batch.path.read_bytes()
+            batch.name: batch.path.open("rb").read()
             for batch in LandingFolder(self.settings.home, "cpu").pending_batches()
         }
 
@@ -77,7 +77,7 @@ class Served:
         """An empty landing folder."""
         landing = LandingFolder(self.settings.home, "cpu")
         for batch in landing.pending_batches():
-            batch.path.unlink()
+            landing.remove(batch.path)
 
     def token_file(self, role: str) -> Path:
         """A file with the token of a role."""

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from moirae.config.settings import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import database
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 from tests.faults.harness import workspace
 from tests.landing import put_file
 

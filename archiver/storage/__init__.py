@@ -9,13 +9,16 @@ from archiver.storage.base import (
     fsync_files,
 )
 from archiver.storage.file_cache import FileCache
-from archiver.storage.objects import ObjectGlob, ObjectPath
+from archiver.storage.object_folder import ObjectFolder
+from archiver.storage.objects import ListedObject, ObjectGlob, ObjectPath
 from archiver.storage.s3 import S3Storage
 
 __all__ = [
     "FileCache",
     "LOG_FOLDER",
+    "ListedObject",
     "LocalStorage",
+    "ObjectFolder",
     "ObjectGlob",
     "ObjectPath",
     "S3Storage",

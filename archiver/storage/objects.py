@@ -74,23 +74,23 @@ class ObjectPath:
         return ListedObject(self, metadata["last_modified"], metadata["size"])
 
     def _head(self) -> Any:
-        bucket, key = _split(self.url)
+        bucket, key = split_url(self.url)
         try:
-            return obstore.head(_open_bucket(bucket), key)
+            return obstore.head(open_bucket(bucket), key)
         except FileNotFoundError:
             raise
         except BaseError as error:
-            raise _to_os_error(error) from error
+            raise to_os_error(error) from error
 
     def open(self, _mode: str = "rb") -> BinaryIO:
         """Open the object to read it, in requests of some megabytes. Raises `OSError`."""
-        bucket, key = _split(self.url)
+        bucket, key = split_url(self.url)
         try:
-            reader = obstore.open_reader(_open_bucket(bucket), key, buffer_size=_READ_SIZE)
+            reader = obstore.open_reader(open_bucket(bucket), key, buffer_size=_READ_SIZE)
         except FileNotFoundError:
             raise
         except BaseError as error:
-            raise _to_os_error(error) from error
+            raise to_os_error(error) from error
         return cast(BinaryIO, io.BufferedReader(_ObjectReader(reader), _READ_SIZE))
 
 
@@ -116,7 +116,7 @@ class _ObjectReader(io.RawIOBase):
         try:
             content = self._reader.read(len(buffer))
         except BaseError as error:
-            raise _to_os_error(error) from error
+            raise to_os_error(error) from error
         buffer[: len(content)] = memoryview(content)
         return len(content)
 
@@ -137,7 +137,7 @@ class ObjectGlob:
     """
 
     def __init__(self, pattern: str) -> None:
-        self._bucket, self._key_pattern = _split(pattern)
+        self._bucket, self._key_pattern = split_url(pattern)
         parts = self._key_pattern.split("/")
         fixed = 0
         while fixed < len(parts) - 1 and not glob.has_magic(parts[fixed]):
@@ -166,11 +166,11 @@ class ObjectGlob:
             raise StorageFailed(f"source {url}: {summarize_error(str(error))}") from error
 
     def _list_prefix(self, after: ObjectPath | None) -> Iterable[Any]:
-        store = _open_bucket(self._bucket)
+        store = open_bucket(self._bucket)
         prefix = self._prefix or None
         if self._is_flat and after is None:
             return obstore.list_with_delimiter(store, prefix)["objects"]
-        offset = None if after is None else _split(after.url)[1]
+        offset = None if after is None else split_url(after.url)[1]
         return chain.from_iterable(obstore.list(store, prefix, offset=offset))
 
     def _matches(self, key: str) -> bool:
@@ -183,19 +183,20 @@ class ObjectGlob:
 
 
 @cache
-def _open_bucket(bucket: str) -> S3Store:
+def open_bucket(bucket: str) -> S3Store:
+    """A bucket by its name. Makes no request yet."""
     return S3Store.from_url(
         _SCHEME + bucket, client_options=_CLIENT_OPTIONS, retry_config=_RETRY_CONFIG
     )
 
 
-def _split(url: str) -> tuple[str, str]:
+def split_url(url: str) -> tuple[str, str]:
     """Bucket and key."""
     bucket, _, key = url.removeprefix(_SCHEME).partition("/")
     return bucket, key
 
 
-def _to_os_error(error: BaseError) -> OSError:
+def to_os_error(error: BaseError) -> OSError:
     """Any error but a missing object may be temporary: the unit is read again."""
     if isinstance(error, NotFoundError):
         return FileNotFoundError(errno.ENOENT, "no such object")

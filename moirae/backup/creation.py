@@ -35,7 +35,7 @@ from moirae.backup.workspace_files import write_tar
 from moirae.config import Settings
 from moirae.errors import MoiraeError, Stopped
 from moirae.runtime import connect_database, database_dsn
-from moirae.runtime.storage import list_filled_tables, open_storage
+from moirae.runtime.storage import Landings, list_filled_tables, open_storage
 from sql.archive import FileCheckGateway
 
 FILES_PART = "files.tar"
@@ -141,7 +141,9 @@ class _Creation:
             newest if self._options.since is None else self._repository.get(self._options.since)
         )
         parts: dict[str, FileEntry] = {}
-        landing = LandingCopies(self._settings.home, self._staging / "landing")
+        landing = LandingCopies(
+            Landings.of(self._settings), self._settings.streams, self._staging / "landing"
+        )
         with ExitStack() as ending, ExitStack() as dumping, ExitStack() as taking:
             connection = taking.enter_context(connect_database(self._settings, "backup"))
             state = taking.enter_context(take_state(connection, self._root, landing))

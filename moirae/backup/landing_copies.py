@@ -1,28 +1,53 @@
-"""Copies of accepted batches that are not archived: links, which stay when the batch is removed."""
+"""Copies of accepted batches that are not archived.
+
+Of a landing folder these are links, which stay when the batch is removed; objects are downloaded.
+"""
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from moirae.runtime.storage import Landings
 
 
 class LandingCopies:
     """The batches of all landing folders at several moments, in a folder of the same disk."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
-        self._landing = home / "landing"
+    def __init__(self, landings: Landings, streams: Iterable[str], folder: Path) -> None:
+        """`streams`: those that are declared; of a landing folder, all that have batches."""
+        self._landings = landings
+        self._streams = sorted(streams)
         self._folder = folder
 
     def collect(self) -> None:
-        """Add the batches that are in the landing folders now."""
-        for stream, path in _list_batches(self._landing):
+        """Add the batches that are accepted now."""
+        if self._landings.url is not None:
+            self._download()
+            return
+        for stream, path in _list_batches(self._landings.home / "landing"):
             target = self._folder / stream / path.name
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # archived meanwhile
                     _link(path, target)
+
+    def _download(self) -> None:
+        self._landings.refresh()
+        for stream in self._streams:
+            for batch in self._landings.open(stream).pending_batches():
+                target = self._folder / stream / f"{batch.name}{batch.suffix}"
+                if target.exists():
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                part = target.with_name(f".{target.name}")
+                with suppress(FileNotFoundError):  # archived meanwhile
+                    with batch.path.open("rb") as source, part.open("wb") as file:
+                        shutil.copyfileobj(source, file)
+                    os.utime(part, ns=(batch.modified * 1000, batch.modified * 1000))
+                    part.rename(target)
 
     def clear(self) -> None:
         """Remove all copies."""

@@ -31,6 +31,7 @@ from moirae.config import Settings
 from moirae.errors import Conflict, MoiraeError, UsageError
 from moirae.runtime import database_dsn
 from moirae.runtime.storage import (
+    Landings,
     RestoreMark,
     open_storage,
     read_restore_mark,
@@ -43,6 +44,7 @@ from sql.workspace import WorkspaceGateway
 
 _COPY_THREADS = 4
 # In a home that was used: the workspace file and its rules may be in the same folder.
+_MICROS_PER_SECOND = 1_000_000
 _HOME_FOLDERS = ("postgresql", "archive", "landing")
 
 Report = Callable[[int, int], object]
@@ -120,6 +122,9 @@ class Restoration:
                 f"{settings.home}: is not empty: a backup is restored into a new workspace: remove "
                 "the folder, or set `home` to another one"
             )
+        landings = Landings.of(settings)
+        if any(landings.open(stream).pending_batches() for stream in settings.streams):
+            raise Conflict(f"landing {settings.landing}: is not empty: remove its content")
         if any(as_storage(open_storage(settings)).list_folders()):
             raise Conflict(
                 f"archive {settings.archive}: is not empty: remove its content, or set `archive` to "
@@ -159,7 +164,7 @@ class Restoration:
                 self._restore_data_files(root, present, copying)
                 with self._open_files() as tar:
                     self._restore_logs(root, present, tar, copying)
-                    self._restore_batches(settings.home, tar)
+                    self._restore_batches(Landings.of(settings), tar)
                 if generation is not None:
                     now = int(time.time() * 1000)
                     tables = [_subfolder(root, name) for name in self.manifest.tables]
@@ -232,13 +237,14 @@ class Restoration:
         for written in writes:
             written.result()
 
-    def _restore_batches(self, home: Path, tar: BinaryIO) -> None:
+    def _restore_batches(self, landings: Landings, tar: BinaryIO) -> None:
         """Batches are read in the order of their modification times."""
         for name, info, content in read_tar(tar, LANDING_FOLDER):
-            path = home / "landing" / name
-            with as_storage(path.parent).write_stream(path.name) as target:
+            stream, _, file_name = name.partition("/")
+            batch, _, suffix = file_name.partition(".")
+            modified = round(info.mtime * _MICROS_PER_SECOND)
+            with landings.open(stream).open_batch(batch, f".{suffix}", modified) as target:
                 shutil.copyfileobj(content, target)
-            os.utime(path, (info.mtime, info.mtime))
 
     def _restore_database(self, settings: Settings) -> None:
         dsn = database_dsn(settings)

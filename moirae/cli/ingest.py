@@ -32,7 +32,7 @@ from moirae.cli.remote import open_remote, open_services
 from moirae.config import Stream, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import open_progress_bar
-from moirae.runtime.storage import LandingFolder, redact_file
+from moirae.runtime.storage import Landing, Landings, redact_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -139,14 +139,14 @@ def _copy_to_workspace(
 
     settings = load_settings_from_environment(workspace)
     check_declared(settings, stream)
-    landing = LandingFolder(settings.home, stream)
+    landing = Landings.of(settings).open(stream)
     if settings.streams[stream].redact:
         return _copy_redacted(landing, settings.streams[stream], files, suffixes)
     return _copy_to_landing(landing, files, suffixes)
 
 
 def _copy_redacted(
-    landing: LandingFolder, declared: Stream, files: Sequence[str], suffixes: Sequence[str]
+    landing: Landing, declared: Stream, files: Sequence[str], suffixes: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Copy each file as a batch without its secrets. Returns file, batch name and bytes of each."""
     batches: list[dict[str, Any]] = []
@@ -181,7 +181,7 @@ def _copy_to_server(
 
 
 def _copy_to_landing(
-    landing: LandingFolder, files: Sequence[str], suffixes: Sequence[str]
+    landing: Landing, files: Sequence[str], suffixes: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Copy each file as a batch. Returns file, batch name and bytes of each."""
     batches: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from moirae.config.durations import PositiveDuration
 from moirae.config.paths import LocalPath, PathOrUrl, is_url
 from moirae.documents.types import ConfigModel, PositiveInt
 
+_PREFIX_SLASHES = 3  # of s3://bucket/prefix
 _BUCKET_PATTERN = re.compile(
     r"s3a?://(?P<path>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.{1,2}(/|$))[A-Za-z0-9._=-]+)*/?)"
 )
@@ -54,6 +55,14 @@ def parse_archive_location(location: str) -> str:
     if is_url(location):
         raise ValueError("must be a directory of a local file system, or s3://bucket/prefix")
     return location
+
+
+def parse_landing_location(location: str) -> str:
+    """`s3://BUCKET/PREFIX`. Raises `ValueError`."""
+    parsed = parse_archive_location(location)
+    if not is_url(parsed) or parsed.count("/") < _PREFIX_SLASHES:
+        raise ValueError("must be s3://bucket/prefix, or null for the folder `landing` of the home")
+    return parsed
 
 
 class BackupSettings(ConfigModel):

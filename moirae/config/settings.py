@@ -20,7 +20,12 @@ from pydantic import (
     field_validator,
 )
 
-from moirae.config.archive import BackupSettings, Chunks, parse_archive_location
+from moirae.config.archive import (
+    BackupSettings,
+    Chunks,
+    parse_archive_location,
+    parse_landing_location,
+)
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.external_alerts import EXTERNAL_ALERTS, external_alerts_stream
 from moirae.config.incidents import IncidentSettings
@@ -172,6 +177,11 @@ class Settings(ConfigModel):
         description="Folder of the archive, as a path or file:// URL, or s3://bucket/prefix with "
         "keys from "
         "the environment; null: <home>/archive.",
+    )
+    landing: Annotated[PathOrUrl, AfterValidator(parse_landing_location)] | None = Field(
+        default=None,
+        description="Where batches that were posted, came by syslog or by `moirae ingest` wait to "
+        "be archived: s3://bucket/prefix, which all machines reach; null: <home>/landing.",
     )
     archive_cache: PositiveInt = Field(
         default=10_240,

@@ -21,7 +21,7 @@ from moirae.config import RemoteWriteSource, Settings, Stream
 from moirae.config.matchers import Selectors, format_matchers
 from moirae.errors import MoiraeError, TooManySamples, UsageError
 from moirae.imports.prometheus_api import Labels, StoredSeries
-from moirae.runtime.storage import LandingFolder, measure_disk_space, redact_batch
+from moirae.runtime.storage import Landings, measure_disk_space, redact_batch
 from moirae.server.protocols.pushed_rows import PushedRows, list_selectors
 from moirae.server.protocols.remote_write import SeriesRows
 
@@ -107,7 +107,8 @@ class PrometheusImport:
         self._external_labels = external_labels
         self._settings = settings
         home = Path(settings.home)
-        self._landings = {name: LandingFolder(home, name) for name in target.streams}
+        landings = Landings.of(settings)
+        self._landings = {name: landings.open(name) for name in target.streams}
         self._rows = SeriesRows(target.taken)
         described = [source.url, list(target.selectors), sorted(external_labels.items())]
         described.append(sorted((name, str(taken)) for name, taken in target.taken.items()))

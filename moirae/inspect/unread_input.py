@@ -1,15 +1,17 @@
 """How long input waits to be archived."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import sql
+from archiver.errors import StorageFailed
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.inspect.report import UnreadInputStatus
+from moirae.runtime.storage import Landings
 from sql.archive import UnitGateway, UnreadInputGateway
 
 
@@ -65,11 +67,12 @@ def _find_oldest(settings: Settings, connection: sql.Connection) -> dict[str, fl
 
     find_archived = UnitGateway(connection).finished_names
     oldest: dict[str, float] = {}
-    landing_folders = LandingFolders(Path(settings.home), settings.streams)
-    for stream in settings.streams:
-        for unit in islice(landing_folders.list_units(stream), 1):
-            assert unit.arrived_at is not None
-            oldest[stream] = unit.arrived_at
+    landing_folders = LandingFolders(Landings.of(settings), settings.streams)
+    with suppress(StorageFailed):  # of object storage: the status of the rest is shown
+        for stream in settings.streams:
+            for unit in islice(landing_folders.list_units(stream), 1):
+                assert unit.arrived_at is not None
+                oldest[stream] = unit.arrived_at
     for stream, declared in settings.streams.items():
         if not isinstance(declared.source, FileSource) or declared.source.is_in_object_storage:
             continue

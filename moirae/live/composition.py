@@ -5,7 +5,6 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -93,6 +92,7 @@ from moirae.runtime import (
     update_relations,
 )
 from moirae.runtime.storage import (
+    Landings,
     archived_streams,
     check_declarations,
     check_generation,
@@ -169,7 +169,7 @@ def build_live_process(
         policy=_make_lifecycle_policy(settings),
         tasks=TaskGateway(connection),
     )
-    landing_folders = LandingFolders(Path(settings.home), settings.streams)
+    landing_folders = LandingFolders(Landings.of(settings), settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
     set_aside = SetAside(SetAsideGateway(connection))
     set_aside.forget_undeclared(settings.streams, settings.relations)

@@ -4,17 +4,13 @@ The ledger records the new name first and takes it last. What happens in between
 that a rename that was interrupted goes on at the next start.
 """
 
-import os
-from contextlib import suppress
-from pathlib import Path
-
 import structlog
 
 import sql
 from archiver.storage import Storage, StorageRoot, as_storage
 from moirae.config import Settings, locate
 from moirae.errors import Problem, ProblemsError
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage import Landings
 from sql.archive import StreamRename, StreamRenameGateway
 
 _LOG = structlog.get_logger()
@@ -58,11 +54,5 @@ def _move_folders(settings: Settings, root: StorageRoot, rename: StreamRename) -
     """Move the table, and the batches that wait in the landing folder."""
     # The target may be an empty table, which another process has created.
     _table(root, rename.old).replace(_table(root, rename.new))
-    landing = LandingFolder(Path(settings.home), rename.old).folder
-    if landing.is_dir():
-        new_landing = LandingFolder(Path(settings.home), rename.new).folder
-        new_landing.mkdir(parents=True, exist_ok=True)
-        for path in landing.iterdir():
-            os.replace(path, new_landing / path.name)
-        with suppress(OSError):  # a batch was accepted meanwhile
-            landing.rmdir()
+    landings = Landings.of(settings)
+    landings.open(rename.old).move_to(landings.open(rename.new))

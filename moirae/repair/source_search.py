@@ -25,7 +25,7 @@ from moirae.live.sources import (
     read_part_name,
     unit_name,
 )
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage import Landings
 from sql.archive import GrowingFileGateway, GrowingFileRow, RecordedUnitRow
 from sql.topics import TopicGateway
 
@@ -68,7 +68,7 @@ class RecordSearch:
         if declared is None:
             return None
         source = declared.source
-        for batch in LandingFolder(self._settings.home, unit.stream).pending_batches():
+        for batch in Landings.of(self._settings).open(unit.stream).pending_batches():
             if batch.name == unit.unit:
                 batch_format = landed_format(batch.path.name, source.record_format)
                 return _whole_file(unit.stream, unit.unit, batch_format, batch.path)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
@@ -74,10 +74,7 @@ class Role:
 
         Raises `RoleTaken` where all `max_processes` are taken.
         """
-        name = role
-        for number in range(1, max_processes + 1):
-            if number > 1:
-                name = f"{role} {number}"
+        for name in _number_roles(role, max_processes):
             with suppress(RoleTaken):
                 return cls(connection, name, timeout=0.0)
         raise RoleTaken(
@@ -134,6 +131,12 @@ class Role:
     def fail(self, error: str) -> None:
         """Store the error by which the process ends; `moirae status` shows it."""
         self._processes.fail(self._role, self.epoch, error[:_MAX_ERROR_LENGTH])
+
+
+def _number_roles(role: str, max_processes: int) -> Iterator[str]:
+    yield role
+    for number in range(2, max_processes + 1):
+        yield f"{role} {number}"
 
 
 class _RoleWait:
@@ -240,6 +243,36 @@ class ReconnectingRole:
                     raise Stopped
                 with suppress(sql.DatabaseError, Unreachable):
                     self.connection = self._connect()
+
+    @classmethod
+    def acquire_numbered(
+        cls,
+        connect: Callable[[], sql.Connection],
+        role: str,
+        timeout: float,
+        standby: Standby,
+        max_processes: int,
+    ) -> "ReconnectingRole":
+        """Acquire `server`, `server 2` and so on: that of this machine before, or the first free one.
+
+        `timeout`: seconds to wait for the predecessor on this machine. Raises `RoleTaken`.
+        """
+        names = list(_number_roles(role, max_processes))
+        with connect() as connection:
+            rows = ProcessGateway(connection).list_all()
+        own = [row.role for row in rows if row.role in names and row.machine == standby.machine]
+        standby = replace(standby, waits=False)
+        for name in dict.fromkeys([*own, *names]):
+            with suppress(RoleTaken):
+                return cls(connect, name, timeout if name in own else 0.0, standby)
+        raise RoleTaken(
+            f"{max_processes} {role} processes of this workspace are running, the maximum"
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the role."""
+        return self._role_name
 
     @property
     def epoch(self) -> int:

@@ -21,7 +21,7 @@ from archiver.errors import ArchiverError
 from archiver.formats import Format, landed_format, landed_suffix
 from moirae.config import EXTERNAL_ALERTS, Stream
 from moirae.errors import RequestRejected
-from moirae.runtime.storage import DISK_RESERVE, LandingFolder, redact_batch
+from moirae.runtime.storage import DISK_RESERVE, Landing, Landings, redact_batch
 from moirae.server.pool import ConnectionPool
 from moirae.server.request_body import (
     decompress,
@@ -91,12 +91,17 @@ class IngestHandler:
         pool: ConnectionPool,
         limits: IngestLimits,
         redacted: Mapping[str, Stream] = MappingProxyType({}),
+        landing_url: str | None = None,
     ) -> None:
-        """`redacted`: the streams with secrets, which are replaced before a batch is written."""
+        """`redacted`: the streams with secrets, which are replaced before a batch is written.
+
+        `landing_url`: of the batches in object storage; None: they are in the home.
+        """
         self._home = home
         # Without an embedded database the server may be the first process of a workspace.
         home.mkdir(parents=True, exist_ok=True)
-        self._landing_folders = {stream: LandingFolder(home, stream) for stream in formats}
+        self._landings = Landings(home, landing_url)
+        self._landing_folders = {stream: self._landings.open(stream) for stream in formats}
         self._formats = formats
         self._redacted = redacted
         self._pool = pool
@@ -106,7 +111,7 @@ class IngestHandler:
         self._parsing = threading.Lock()
         self._backlogs: dict[str, _Backlog] = {}
         for stream in (*formats, EXTERNAL_ALERTS):
-            LandingFolder(home, stream).remove_unfinished(_NAME_PREFIX)
+            self._landings.open(stream).remove_unfinished(_NAME_PREFIX)
 
     async def accept_batch(self, stream: str, request: Request) -> dict[str, Any]:
         """Store the posted batch durably and return the answer. Raises `RequestRejected`."""
@@ -155,7 +160,7 @@ class IngestHandler:
         status 503: what is answered with 429, clients of protocols drop.
         """
         self._check_length(request)
-        landings = {stream: LandingFolder(self._home, stream) for stream in streams}
+        landings = {stream: self._landings.open(stream) for stream in streams}
         with self._take_slot():
             for landing in landings.values():
                 await run_in_threadpool(self.check_capacity, landing, status=503)
@@ -163,7 +168,7 @@ class IngestHandler:
             await run_in_threadpool(self._store_records, landings, convert, body)
 
     def _store_records(
-        self, landings: Mapping[str, LandingFolder], convert: ConvertBody, body: bytes
+        self, landings: Mapping[str, Landing], convert: ConvertBody, body: bytes
     ) -> None:
         with self._parsing:
             converted = convert(body)
@@ -174,7 +179,7 @@ class IngestHandler:
             redacted = self._redact(stream, _LINES_SUFFIX, lines)
             self._write(landings[stream], name, _LINES_SUFFIX, redacted)
 
-    def _is_stored(self, landing: LandingFolder, name: str) -> bool:
+    def _is_stored(self, landing: Landing, name: str) -> bool:
         """Whether a batch of JSON lines waits to be archived, or is archived."""
         if landing.has_batch(name, _LINES_SUFFIX):
             return True
@@ -214,7 +219,7 @@ class IngestHandler:
     def _body_too_large(self) -> RequestRejected:
         return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
 
-    def check_capacity(self, landing: LandingFolder, status: int = 429) -> None:
+    def check_capacity(self, landing: Landing, status: int = 429) -> None:
         """Raise `RequestRejected` if the disk is full or too much data of the stream is pending.
 
         `status`: of the answer in the second case.
@@ -233,7 +238,7 @@ class IngestHandler:
                 _BACKLOG_RETRY,
             )
 
-    def _measure_backlog(self, landing: LandingFolder) -> _Backlog:
+    def _measure_backlog(self, landing: Landing) -> _Backlog:
         """The backlog of a stream, at most `_BACKLOG_MAX_AGE` old."""
         backlog = self._backlogs.get(landing.stream)
         now = time.monotonic()
@@ -265,7 +270,7 @@ class IngestHandler:
 
     def _store_batch(
         self,
-        landing: LandingFolder,
+        landing: Landing,
         *,
         body_format: Format,
         compression: str | None,
@@ -293,7 +298,7 @@ class IngestHandler:
             self._write(landing, name, suffix, lines)
         return {"stream": landing.stream, "batch": name, "rows": row_count}
 
-    def _write(self, landing: LandingFolder, name: str, suffix: str, lines: bytes) -> None:
+    def _write(self, landing: Landing, name: str, suffix: str, lines: bytes) -> None:
         try:
             landing.write_batch(name, suffix, lines)
         except OSError as error:
@@ -312,7 +317,7 @@ class IngestHandler:
             raise RequestRejected(400, f"the body cannot be read: {error}") from error
 
     def _is_duplicate(
-        self, landing: LandingFolder, name: str, suffix: str, *, key: str, digest: bytes
+        self, landing: Landing, name: str, suffix: str, *, key: str, digest: bytes
     ) -> bool:
         """Whether the batch was accepted before. Raises `RequestRejected` for a reused key."""
         with self._pool.connection() as connection:

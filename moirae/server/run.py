@@ -37,6 +37,7 @@ _LOG = structlog.get_logger()
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait until a previous server process has stopped
+_MAX_SERVERS = 8  # of a workspace, each on a machine of its own
 _SHUTDOWN_TIMEOUT = 5  # seconds for open requests
 _EXPIRY_INTERVAL = 600.0  # seconds between deletions of what has expired
 _MAX_CONNECTIONS = 400
@@ -49,13 +50,8 @@ _KEEP_ALIVE_TIMEOUT = 5  # seconds
 def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
     """Serve until `stop` is set or the process `parent_pid` exits. Raises `MoiraeError`."""
     watch_parent(parent_pid, stop)
-    role = ReconnectingRole(
-        partial(connect_database, settings, "server"),
-        "server",
-        _ROLE_TIMEOUT,
-        Standby(machine_name(settings), stop),
-    )
-    keep_lease(settings, "server", role.epoch)
+    role = _acquire_role(settings, stop)
+    keep_lease(settings, role.name, role.epoch)
     with record_failure(role):
         if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
             raise UsageError(
@@ -68,7 +64,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     pool = ConnectionPool(settings)
     redacted = {name: stream for name, stream in settings.streams.items() if stream.redact}
     ingest_handler = IngestHandler(
-        settings.home, _http_formats(settings), pool, IngestLimits(), redacted
+        settings.home, _http_formats(settings), pool, IngestLimits(), redacted, settings.landing
     )
     tls = settings.server.tls
     server = uvicorn.Server(
@@ -111,6 +107,17 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
         pool.close()
     role.mark_ended()
+
+
+def _acquire_role(settings: Settings, stop: threading.Event) -> ReconnectingRole:
+    """The role of a server. Several serve at a time if all machines reach what they accept."""
+    connect = partial(connect_database, settings, "server")
+    standby = Standby(machine_name(settings), stop)
+    if settings.landing is None:
+        return ReconnectingRole(connect, "server", _ROLE_TIMEOUT, standby)
+    return ReconnectingRole.acquire_numbered(
+        connect, "server", _ROLE_TIMEOUT, standby, _MAX_SERVERS
+    )
 
 
 def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None:

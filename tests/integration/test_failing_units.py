@@ -23,7 +23,7 @@ from moirae.live.set_aside import SetAside
 from moirae.live.sources import IdleTracker, InputArchiving, LandedBatches, LandingFolders
 from moirae.live.unit_failures import UnitFailures
 from moirae.runtime import connect_database
-from moirae.runtime.storage import LandingFolder, open_storage
+from moirae.runtime.storage import Landings, open_storage
 from sql.archive import DeadLetterGateway, SetAsideGateway, UnitGateway
 from tests.workspaces import workspace
 
@@ -67,7 +67,7 @@ class FailingIngest:
             idle_tracker=IdleTracker({}),
             record_batch=lambda _: None,
         )
-        folders = LandingFolders(Path(settings.home), settings.streams)
+        folders = LandingFolders(Landings.of(settings), settings.streams)
         archiving = InputArchiving(
             archive=self.archive,
             ingest=self.ingest,
@@ -192,7 +192,7 @@ def test_landed_batch_that_breaks_stays_and_others_are_removed(
     failing: FailingIngest, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = root / ".moirae"
-    folders = {stream: LandingFolder(home, stream) for stream in ("a", "b")}
+    folders = {stream: Landings(home).open(stream) for stream in ("a", "b")}
     folders["a"].write_batch("push-1", ".jsonl", _row(1))
     folders["a"].write_batch("push-2", ".jsonl", _row(2))
     folders["b"].write_batch("push-1", ".jsonl", _row(1))

@@ -24,7 +24,7 @@ from moirae.live.sources.discovery import FolderDiscovery
 from moirae.live.sources.files import make_units
 from moirae.live.stream_renames import rename_streams
 from moirae.runtime import database
-from moirae.runtime.storage import check_declarations, check_storage, open_storage
+from moirae.runtime.storage import Landings, check_declarations, check_storage, open_storage
 from sql.archive import UnitGateway
 from tests.examples import examples
 from tests.ingest_scenario import NOW
@@ -73,7 +73,7 @@ class ArchiveStarter:
             if table.is_rewriting:
                 ColumnRewrite(table).run(lambda progress: None)
         archive.ingest(_find_units(settings, connection), to_micros(NOW))
-        landing_folders = LandingFolders(Path(settings.home), settings.streams)
+        landing_folders = LandingFolders(Landings.of(settings), settings.streams)
         for stream in settings.streams:
             units = list(landing_folders.list_units(stream))
             archive.ingest(units, to_micros(NOW))

@@ -29,6 +29,8 @@ MODULES_BY_TEST = {
         archiver.ingest.decoding.framing archiver.ingest.decoding.joined_lines
         archiver.ingest.decoding.json_records archiver.ingest.decoding.logfmt archiver.ingest.decoding.records
         archiver.ingest.decoding.time_advice archiver.ingest.source_text""",
+    "unit/moirae/runtime/storage/test_landing_objects.py": """
+        moirae.runtime.storage.landing moirae.runtime.storage.landings""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
     "integration/test_backtest_files.py": """
         moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.reports.late_rows moirae.backtest.reports.row_intervals

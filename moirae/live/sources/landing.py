@@ -7,11 +7,12 @@ from pathlib import Path
 
 from archiver.formats import landed_format
 from archiver.ingest import SourceUnit
+from archiver.storage import ObjectPath
 from moirae.config import Stream
 from moirae.live.sources import files
 from moirae.live.sources.archiving import InputArchiving
 from moirae.live.sources.source import UnitSource
-from moirae.runtime.storage import LandedBatch, LandingFolder
+from moirae.runtime.storage import LandedBatch, Landings
 
 # Bytes of batches ingested at a time: bounds the duration, and what is repeated after a crash.
 _MAX_BATCH_BYTES = 64 << 20
@@ -21,8 +22,8 @@ _MICROS_PER_SECOND = 1_000_000
 class LandingFolders:
     """The landing folders of all streams."""
 
-    def __init__(self, home: Path, streams: Mapping[str, Stream]) -> None:
-        self._folders = {name: LandingFolder(home, name) for name in sorted(streams)}
+    def __init__(self, landings: Landings, streams: Mapping[str, Stream]) -> None:
+        self._folders = {name: landings.open(name) for name in sorted(streams)}
         self._formats = {name: stream.source.record_format for name, stream in streams.items()}
 
     @property
@@ -45,6 +46,11 @@ class LandingFolders:
             batch_format = landed_format(batch.path.name, self._formats[stream])
             unit = files.make_unit(stream, batch.name, batch_format, batch.path, batch.size)
             yield replace(unit, arrived_at=batch.modified / _MICROS_PER_SECOND)
+
+    def remove(self, unit: SourceUnit) -> None:
+        """Remove a batch that is archived."""
+        assert isinstance(unit.path, Path | ObjectPath)
+        self._folders[unit.stream].remove(unit.path)
 
 
 class LandedBatches(UnitSource):
@@ -84,8 +90,7 @@ class LandedBatches(UnitSource):
 
     def settle(self, archived: Sequence[SourceUnit]) -> None:
         for unit in archived:
-            assert isinstance(unit.path, Path)
-            unit.path.unlink(missing_ok=True)
+            self._landing_folders.remove(unit)
 
     def has_unread(self, stream: str, partition: str | None = None) -> bool:
         return self.oldest_unread(stream) is not None

@@ -18,7 +18,8 @@ from moirae.runtime.storage.generation import (
     write_archive_identity,
     write_restore_mark,
 )
-from moirae.runtime.storage.landing_folder import LandedBatch, LandingFolder
+from moirae.runtime.storage.landing import LandedBatch, Landing
+from moirae.runtime.storage.landings import Landings
 from moirae.runtime.storage.redacted_batches import redact_batch, redact_file
 from moirae.runtime.storage.removed_streams import (
     archived_streams,
@@ -38,7 +39,8 @@ __all__ = [
     "DISK_RESERVE",
     "DiskSpace",
     "LandedBatch",
-    "LandingFolder",
+    "Landing",
+    "Landings",
     "RestoreMark",
     "archived_streams",
     "check_declarations",

@@ -1,29 +1,19 @@
-"""The landing folder: accepted batches of rows that are not archived yet, one durable file each.
+"""The landing folder of a home: accepted batches that are not archived yet, one durable file each.
 
-The server and `moirae ingest` write batches, the live process archives and removes them. The writer
-names a batch; a batch written again under the same name replaces it and is archived once.
+A batch written again under the same name replaces it.
 """
 
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-
-@dataclass(frozen=True)
-class LandedBatch:
-    """A batch to be archived; `modified` is in microseconds since the epoch, `size` in bytes."""
-
-    name: str
-    path: Path
-    modified: int
-    size: int
+from moirae.runtime.storage.landing import BatchPath, LandedBatch, Landing
 
 
-class LandingFolder:
+class LandingFolder(Landing):
     """The batches of one stream, in `<home>/landing/<stream>`."""
 
     def __init__(self, home: Path, stream: str) -> None:
@@ -31,12 +21,7 @@ class LandingFolder:
         self.folder = home / "landing" / stream
 
     @contextmanager
-    def open_batch(self, name: str, suffix: str) -> Iterator[BinaryIO]:
-        """Open a file for a batch, which is durable and visible once the block ends.
-
-        `suffix` names the format, such as `.jsonl` or `.csv.gz`. If the block raises, nothing
-        remains.
-        """
+    def open_batch(self, name: str, suffix: str, modified: int | None = None) -> Iterator[BinaryIO]:
         self.folder.mkdir(parents=True, exist_ok=True)
         hidden = self.folder / f".{name}-{secrets.token_hex(4)}"
         try:
@@ -44,23 +29,18 @@ class LandingFolder:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+            if modified is not None:
+                os.utime(hidden, ns=(modified * 1000, modified * 1000))
             os.replace(hidden, self.folder / f"{name}{suffix}")
         except BaseException:
             hidden.unlink(missing_ok=True)
             raise
         _sync_folder(self.folder)
 
-    def write_batch(self, name: str, suffix: str, content: bytes) -> None:
-        """Write a batch atomically and durably."""
-        with self.open_batch(name, suffix) as file:
-            file.write(content)
-
     def has_batch(self, name: str, suffix: str) -> bool:
-        """Whether the batch is still to be archived."""
         return (self.folder / f"{name}{suffix}").exists()
 
     def pending_batches(self) -> list[LandedBatch]:
-        """Batches in the order of their modification times, then names."""
         return sorted(self._scan(), key=lambda batch: (batch.modified, batch.name))
 
     def _scan(self) -> Iterator[LandedBatch]:
@@ -76,8 +56,21 @@ class LandingFolder:
                             size=status.st_size,
                         )
 
+    def remove(self, path: BatchPath) -> None:
+        assert isinstance(path, Path)
+        path.unlink(missing_ok=True)
+
+    def move_to(self, target: Landing) -> None:
+        if not self.folder.is_dir():
+            return
+        assert isinstance(target, LandingFolder)
+        target.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.iterdir():
+            os.replace(path, target.folder / path.name)
+        with suppress(OSError):  # a batch was accepted meanwhile
+            self.folder.rmdir()
+
     def remove_unfinished(self, prefix: str) -> None:
-        """Delete the incomplete files of crashed writers, for batch names with this prefix."""
         for path in self.folder.glob(f".{prefix}*"):
             path.unlink(missing_ok=True)
 

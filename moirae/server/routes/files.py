@@ -24,7 +24,7 @@ from archiver.formats import FORMAT_NAMES
 from moirae.config import Settings, Stream
 from moirae.errors import RequestRejected
 from moirae.runtime import connect_database
-from moirae.runtime.storage import LandingFolder, redact_file
+from moirae.runtime.storage import Landings, redact_file
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
@@ -144,7 +144,7 @@ def add_file_routes(
         repetition is another batch, whose rows are recognised by their `id`.
         """
         check_declared(settings, stream)
-        landing = LandingFolder(settings.home, stream)
+        landing = Landings.of(settings).open(stream)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type.lower() != "application/octet-stream":
             raise RequestRejected(415, "unsupported Content-Type: use application/octet-stream")

@@ -12,7 +12,7 @@ import sql
 from archiver.formats import Format, landed_suffix
 from moirae.config import Stream
 from moirae.errors import MoiraeError, RequestRejected
-from moirae.runtime.storage import LandingFolder, redact_batch
+from moirae.runtime.storage import Landing, redact_batch
 
 _LOG = structlog.get_logger()
 
@@ -31,9 +31,9 @@ class MessageBatches:
 
     def __init__(
         self,
-        landing: LandingFolder,
+        landing: Landing,
         declared: Stream,
-        check_capacity: Callable[[LandingFolder], None],
+        check_capacity: Callable[[Landing], None],
         count_skipped: Callable[[Counter[tuple[str, str]]], None],
     ) -> None:
         self._landing = landing

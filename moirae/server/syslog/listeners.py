@@ -22,7 +22,7 @@ import structlog
 from archiver.threads import start_daemon
 from moirae.config import Settings, Syslog, SyslogSource
 from moirae.errors import MoiraeError
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage import Landings
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.syslog.batches import MessageBatches
@@ -51,7 +51,7 @@ class SyslogListeners:
             for name, stream in settings.streams.items()
             if isinstance(stream.source, SyslogSource)
         }
-        self._home = Path(settings.home)
+        self._landings = Landings.of(settings)
         self._pool = pool
         self._ingest_handler = ingest_handler
         self._loop = asyncio.new_event_loop()
@@ -100,7 +100,7 @@ class SyslogListeners:
         self._stopping = asyncio.Event()
         batches = {
             name: MessageBatches(
-                LandingFolder(self._home, name),
+                self._landings.open(name),
                 stream,
                 partial(self._ingest_handler.check_capacity, status=503),
                 self._count_skipped,

@@ -31,7 +31,7 @@ def store() -> Any:
     memory = MemoryStore()
     for key in KEYS:
         memory.put(key, b"1\n2\n")
-    with patch.object(objects, "_open_bucket", return_value=memory):
+    with patch.object(objects, "open_bucket", return_value=memory):
         yield memory
 
 
@@ -76,7 +76,7 @@ def test_missing_object_is_a_missing_file(store: MemoryStore) -> None:
 
 def test_listing_that_fails_names_the_source() -> None:
     with (
-        patch.object(objects, "_open_bucket", side_effect=OSError("no route to host")),
+        patch.object(objects, "open_bucket", side_effect=OSError("no route to host")),
         pytest.raises(StorageFailed, match=r"source s3://bucket/in/\*: no route to host"),
     ):
         ObjectGlob("s3://bucket/in/*").list()

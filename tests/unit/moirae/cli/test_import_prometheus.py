@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from moirae.cli import app
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 
 _WORKSPACE = """
 home: home

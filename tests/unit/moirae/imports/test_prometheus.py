@@ -11,7 +11,7 @@ from moirae.config import Settings
 from moirae.errors import MoiraeError, TooManySamples, UsageError
 from moirae.imports.prometheus import ImportProgress, PrometheusImport, find_targets
 from moirae.imports.prometheus_api import StoredSeries
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 from moirae.server.protocols.remote_write import SeriesReader
 from moirae.server.protocols.write_messages import load_messages
 from tests.unit.moirae.config.workspace_files import STREAM, load

@@ -29,7 +29,7 @@ class Uploads:
         self.audited: list[tuple[Any, ...]] = []
         self.disk_is_full = Mock(return_value=False)
         handler = Mock(disk_is_full=self.disk_is_full)
-        settings = Mock(home=home, streams={"cpu": Mock(redact=())})
+        settings = Mock(home=home, landing=None, streams={"cpu": Mock(redact=())})
         self._app = FastAPI()
         files.add_file_routes(self._app, settings, self, handler)  # type: ignore[arg-type]
 

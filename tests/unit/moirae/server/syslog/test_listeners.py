@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from moirae.errors import MoiraeError, RequestRejected
-from moirae.runtime.storage import LandingFolder
+from moirae.runtime.storage.landing_folder import LandingFolder
 from moirae.server.syslog import SyslogListeners, batches, listeners
 from tests.certificates import make_certificate
 from tests.unit.moirae.config.workspace_files import load
