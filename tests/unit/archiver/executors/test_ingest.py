@@ -207,7 +207,7 @@ def test_files_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> Non
     assert_equal(actual, expected)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1, 3])
 def test_rows_ahead_of_the_clock_are_archived_as_in_this_process(tmp_path: Path, seed: int) -> None:
     batches = write_batches(tmp_path / "landing", seed, Sizes(batches=5, files=4, rows=100))
     clock = START - timedelta(minutes=1)
