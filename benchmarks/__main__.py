@@ -14,6 +14,7 @@ _MODULES_BY_GOAL = {
     "AQ1": "benchmarks.growing_ranges",
     "AQ2": "benchmarks.seasonal_ranges",
     "AQ3": "benchmarks.strata",
+    "AQ4": "benchmarks.full_recalls",
     "AQ6": "benchmarks.order_preferences",
     "BK1": "benchmarks.backups",
     "BK2": "benchmarks.backups",

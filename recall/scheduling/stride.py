@@ -79,6 +79,16 @@ class StrideScheduler(Generic[TaskId]):
                 lowest = priority
         return next_task
 
+    def has_same_share(self, first: TaskId, second: TaskId) -> bool:
+        """Whether two tasks are served alike: on one level, with as many tickets."""
+        first_entry, second_entry = self._entries.get(first), self._entries.get(second)
+        if first_entry is None or second_entry is None:
+            return False
+        return (first_entry.level, first_entry.tickets) == (
+            second_entry.level,
+            second_entry.tickets,
+        )
+
     def is_due_before(self, candidate: TaskId, task: TaskId, pieces: int) -> bool:
         """Whether a candidate is due before a task that is now given `pieces` is due again.
 

@@ -237,9 +237,10 @@ def plan_turns(
     unavailable.update(blocked)
     are_all_answered = all(task.is_answered for task in tasks)
     questions = Questions.of_tasks(tasks)
+    queries = [task for task in tasks if task.needs_engine and task.pieces_left]
     turns: list[Turn] = []
     while True:
-        planner = _TurnPlanner(scheduler, slots, questions, are_all_answered, scan_streams)
+        planner = _TurnPlanner(scheduler, slots, questions, queries, are_all_answered, scan_streams)
         turn = planner.plan([task for task in tasks if task.id not in unavailable])
         if turn is None:
             return turns
@@ -261,11 +262,16 @@ def shorten_turn(
 
 @dataclass(frozen=True)
 class _TurnPlanner:
-    """Plans one turn. `are_all_answered`: no task waits for its first answer."""
+    """Plans one turn.
+
+    `queries`: all tasks that need an engine, busy ones too. `are_all_answered`: no task waits for
+    its first answer.
+    """
 
     scheduler: StrideScheduler[UUID]
     slots: EngineSlots
     questions: Questions
+    queries: Sequence[SchedulableTask]
     are_all_answered: bool
     scan_streams: Mapping[Hashable, str]
 
@@ -311,7 +317,12 @@ class _TurnPlanner:
             # A comparison takes little of the main loop; its turns cost more than what they read.
             is_slow_to_share = has_competitors and task.needs_engine
             max_seconds = MAX_RUN_SECONDS
-            if has_competitors or self.slots.running:
+            in_step = self._count_in_step(task) if is_slow_to_share else None
+            if in_step is not None:
+                # One scan serves all of them: none gets ahead of its share.
+                is_slow_to_share = False
+                max_seconds = MAX_RUN_SECONDS / in_step
+            elif has_competitors or self.slots.running:
                 max_seconds = SHARED_RUN_SECONDS
             run_length = choose_run_length(
                 task.statistics,
@@ -324,6 +335,35 @@ class _TurnPlanner:
         else:
             run_length = 1  # nothing else can run next to it: it should end soon
         return task.run_end(run_length)
+
+    def _count_in_step(self, task: SchedulableTask) -> int | None:
+        """The number of questions that compete, if scans can serve all of them alike; else None.
+
+        They read the same chunks of one stream, and have read equally many.
+        """
+        stream = self.scan_streams.get(task.question)
+        if stream is None or not self.are_all_answered:
+            return None
+        questions = {task.question}
+        for other in self.queries:
+            if other.question == task.question:
+                continue
+            is_same_scan = self.scan_streams.get(other.question) == stream
+            if not is_same_scan or not self._is_in_step(task, other):
+                return None
+            questions.add(other.question)
+        return len(questions)
+
+    def _is_in_step(self, task: SchedulableTask, other: SchedulableTask) -> bool:
+        """Whether two tasks read the same pieces from now on, and are served alike."""
+        return (
+            not (task.tries or other.tries or task.is_whole or other.is_whole)
+            and other.is_background == task.is_background
+            and (other.next, other.pieces_left) == (task.next, task.pieces_left)
+            and other.pieces[other.next].chunk == task.pieces[task.next].chunk
+            and other.pieces[-1].chunk == task.pieces[-1].chunk
+            and self.scheduler.has_same_share(task.id, other.id)
+        )
 
     def _may_start_query(self, task: SchedulableTask) -> bool:
         if not self.slots.free or (task.is_background and not self.slots.background):

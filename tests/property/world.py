@@ -157,7 +157,7 @@ groups:
     expr: SELECT window.end AS ts, count(*) AS hosts, sum(c) AS c FROM events.Often GROUP BY window(ts, '4 minutes')
   - alert: Rush
     expr: >-
-      SELECT window.start AS since, window.end AS ts, count(*) AS c, max(n) AS m FROM a WHERE host <> 'h2'
+      SELECT window.end AS ts, count(*) AS c, max(n) AS m FROM a WHERE host <> 'h2'
       GROUP BY window(ts, since('01:02', 'Europe/Rome'), '7 minutes') HAVING count(*) > 2
   - alert: Silent
     absent: 2m
@@ -227,7 +227,7 @@ BATCH = {
 
 # All windows of the days of 24 hours that begin at 00:02 UTC.
 RUSH = (
-    "SELECT since, end AS ts, count(*) AS c, max(n) AS m FROM (SELECT since, n, explode(array_append("
+    "SELECT end AS ts, count(*) AS c, max(n) AS m FROM (SELECT since, n, explode(array_append("
     "filter(sequence(since, since + INTERVAL 1 DAY, INTERVAL 7 MINUTES), e -> e > ts AND e < since + "
     "INTERVAL 1 DAY), since + INTERVAL 1 DAY)) AS end FROM (SELECT n, ts, date_trunc('day', ts - "
     "INTERVAL 2 MINUTES) + INTERVAL 2 MINUTES AS since FROM a WHERE host <> 'h2')) "

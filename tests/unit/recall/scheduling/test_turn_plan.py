@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from recall.requests import Piece
 from recall.scheduling.statistics import TaskStatistics
 from recall.scheduling.stride import StrideScheduler
@@ -20,6 +22,7 @@ from recall.scheduling.turn_plan import (
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 PIECES = (Piece(4, 40, 50), Piece(3, 30, 40), Piece(1, 10, 20), Piece(0, None, 10))
+RUN = tuple(Piece(number, number, number + 1) for number in range(40, 0, -1))
 ONE_SLOT = EngineSlots(free=1, concurrency=1)
 
 
@@ -243,6 +246,48 @@ def test_joined_questions_together_take_about_a_second() -> None:
     tasks = [task(n, statistics=slow) for n in range(1, 5)]
     (turn,) = plan(tasks, scan_streams=streams)
     assert members(turn) == [[1], [2]]
+
+
+def test_questions_that_read_in_step_have_the_runs_of_one() -> None:
+    streams = {1: "cpu", 2: "cpu"}
+    tasks = [task(n, pieces=RUN, next=2, statistics=fast(2)) for n in (1, 2)]
+    (turn,) = plan(tasks, scan_streams=streams)
+    assert members(turn) == [[1], [2]]
+    assert turn.first.end == 14
+    busy = replace(tasks[1], is_busy=True)
+    (turn,) = plan([tasks[0], busy], EngineSlots(1, 2, running=1), scan_streams=streams)
+    assert turn.first.end == 14
+    slow = TaskStatistics(pieces=2, query_seconds_per_piece=0.1)
+    tasks = [replace(member, statistics=slow) for member in tasks]
+    (turn,) = plan(tasks, scan_streams=streams)
+    assert (members(turn), turn.first.end) == ([[1], [2]], 7), "together they take a second"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"next": 3},
+        {"pieces": RUN[:-1]},
+        {"question": 3},
+        {"tries": 1, "is_busy": True},
+        {"has_answer": False, "is_busy": True},
+        {"is_whole": True},
+    ],
+)
+def test_questions_out_of_step_have_short_runs(other: dict[str, Any]) -> None:
+    streams = {1: "cpu", 2: "cpu", 3: "disk"}
+    first, second = (task(n, pieces=RUN, next=2, statistics=fast(2)) for n in (1, 2))
+    (turn,) = plan([first, replace(second, **other)], scan_streams=streams)
+    assert turn.first.end == 3
+
+
+def test_questions_with_other_tickets_have_short_runs() -> None:
+    tasks = [task(n, pieces=RUN, next=2, statistics=fast(2)) for n in (1, 2)]
+    scheduler: StrideScheduler[UUID] = StrideScheduler()
+    for member in tasks:
+        scheduler.join(member.id, 100 * member.id.int)
+    (turn,) = plan_turns(tasks, scheduler, ONE_SLOT, scan_streams={1: "cpu", 2: "cpu"})
+    assert turn.first.end == 3
 
 
 def test_tasks_per_query_are_limited() -> None:
