@@ -10,6 +10,7 @@ _MODULES_BY_GOAL = {
     "A1": "benchmarks.live_clients",
     "A2": "benchmarks.page_load",
     "A3": "benchmarks.page_load",
+    "AC-1": "benchmarks.seasonal_norms",
     "AC-3": "benchmarks.ranking",
     "AQ1": "benchmarks.growing_ranges",
     "AQ2": "benchmarks.seasonal_ranges",

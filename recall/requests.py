@@ -97,6 +97,11 @@ class RecallQuestion:
         """Whether the beginning of what is read is known before history is, for each event."""
         return self.range is not None or self.since is not None
 
+    @property
+    def needs_alerts(self) -> bool:
+        """Whether an answer depends on `RecallEvent.alerts`."""
+        return False
+
     def asked_ranges(
         self, event_ts: Micros, previous: Micros | None = None
     ) -> tuple[TimeRange, ...]:
@@ -163,6 +168,12 @@ class SqlQuestion(RecallQuestion):
     def norm_spec(self) -> NormSpec | None:
         """The norm that is computed of the rows; None: the rows are the answer."""
         return None if self.norm is None else NormSpec.from_json(self.norm)
+
+    @property
+    def needs_alerts(self) -> bool:
+        """Whether an answer depends on `RecallEvent.alerts`."""
+        spec = self.norm_spec
+        return spec is not None and spec.exclude != "none"
 
     @property
     def reads_ranges(self) -> bool:

@@ -29,6 +29,7 @@ from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold
 from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import Effect, NoteKind, Outcome, add_note
 from moirae.alerts.silence import AlertEnd, EndingAlert, SilenceReason, decide_end
+from moirae.alerts.spans import evaluate_in_order, find_spans
 from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
 __all__ = [
@@ -67,8 +68,10 @@ __all__ = [
     "decide_end",
     "deduplicate",
     "describe_alert",
+    "evaluate_in_order",
     "find_event",
     "find_event_or_recall",
+    "find_spans",
     "fold_alerts",
     "fold_columns",
     "fold_events",

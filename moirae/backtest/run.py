@@ -3,13 +3,23 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
 import numpy as np
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import UNSET, Event, EventColumns, fold_columns, make_alerting_rule
+from moirae.alerts import (
+    UNSET,
+    AlertLifetime,
+    Event,
+    EventColumns,
+    LifetimeColumns,
+    evaluate_in_order,
+    fold_columns,
+    make_alerting_rule,
+)
 from moirae.backtest.alert_columns import AlertColumns
 from moirae.backtest.alerts import BacktestAlert
 from moirae.backtest.archive import BacktestArchive
@@ -17,6 +27,7 @@ from moirae.backtest.backtest_events import BacktestEvents
 from moirae.backtest.slices import BacktestRange, choose_days
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap
+from moirae.rules.requests import where_needs_alerts
 from recall.query import Shape
 
 
@@ -68,8 +79,26 @@ class Backtest:
         is_hidden = np.zeros(len(alerts.first), bool)
         if self.evaluates_where:
             fired = np.flatnonzero(alerts.fired != UNSET)
-            is_hidden[fired] = self._find_hidden(self.events.make_events(alerts.first[fired]))
+            first_events = self.events.make_events(alerts.first[fired])
+            if where_needs_alerts(self.rule.definition, self.rule.tables):
+                is_hidden[fired] = self._find_hidden_in_order(first_events, alerts.select(fired))
+            else:
+                is_hidden[fired] = self._find_hidden(first_events)
         return AlertColumns(alerting_rule, self.events, alerts, is_hidden)
+
+    def _find_hidden_in_order(
+        self, first_events: Sequence[Event], alerts: LifetimeColumns
+    ) -> list[bool]:
+        """As `_find_hidden`, where verdicts depend on the alerts before, as far as they are evaluated."""
+        lifetimes = [
+            AlertLifetime(event.eid, starts, last, events, fired, None if ended == UNSET else ended)
+            for event, starts, last, events, fired, ended in zip(
+                first_events, *(column.tolist() for column in alerts[1:]), strict=True
+            )
+        ]
+        evaluate = partial(self.archive.finder.evaluate_conditions, self.rule)
+        verdicts = evaluate_in_order(zip(first_events, lifetimes, strict=True), evaluate)
+        return [verdicts[event.eid] is False for event in first_events]
 
     def _find_hidden(self, first_events: Sequence[Event]) -> list[bool]:
         """Of which first events of alerts `where` is false."""
@@ -130,6 +159,11 @@ def find_notes(rule: ActiveRule) -> list[str]:
     notes: list[str] = []
     if rule.spec.where is not None and rule.recalls_every_event:
         notes.append("where is not evaluated, since the rule has recall_on: every")
+    if where_needs_alerts(rule.definition, rule.tables):
+        notes.append(
+            "norms leave out the alerts of the range only, not those before it, and resolutions "
+            "are not taken into account"
+        )
     if rule.spec.on_silence == "hold":
         notes.append("on_silence: hold is not evaluated: alerts end as with resolve")
     return notes

@@ -48,12 +48,16 @@ from recall.engines import (
 from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
 from recall.errors import RecallError, SparkRequired
+from recall.norms import AlertSpan
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from recall.stages import make_final_answer
 from recall.statements import NO_EXTERNAL_ACCESS
 
 AnswersByRecall = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of the answers about an event, by recall."""
+
+AlertsByEvent = Mapping[UUID, Sequence[AlertSpan]]
+"""The spans of the alerts of an event's key, by event ID; see `RecallEvent.alerts`."""
 
 _LOG = structlog.get_logger()
 _QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError)
@@ -250,26 +254,38 @@ class PastFinder:
         events: Sequence[Event],
         names: Collection[str],
         previous: Mapping[UUID, Micros] = MappingProxyType({}),
+        alerts: AlertsByEvent = MappingProxyType({}),
     ) -> dict[UUID, AnswersByRecall]:
         """The final answers of SQL recalls, over rows before each event only.
 
-        A recall that fails has no answer. `previous`: see `RecallEvent`, by event ID.
+        A recall that fails has no answer. `previous`, `alerts`: see `RecallEvent`, by event ID.
         """
         answers: dict[UUID, AnswersByRecall] = {}
         for batch in _divide(events):
-            batch = [replace(event, previous=previous.get(event.eid)) for event in batch]
+            batch = [
+                replace(
+                    event, previous=previous.get(event.eid), alerts=tuple(alerts.get(event.eid, ()))
+                )
+                for event in batch
+            ]
             for (_, eid), rows in self._answer_recalls(rule, batch, names).items():
                 answers[eid] = rows
         return answers
 
     def evaluate_conditions(
-        self, rule: ActiveRule, events: Sequence[Event]
+        self,
+        rule: ActiveRule,
+        events: Sequence[Event],
+        alerts: AlertsByEvent = MappingProxyType({}),
     ) -> dict[UUID, bool | None]:
-        """What `where` of a rule says of events in the end; None: NULL, or it has failed."""
+        """What `where` of a rule says of events in the end; None: NULL, or it has failed.
+
+        `alerts`: see `answer_recalls`.
+        """
         plan = build_event_plan(rule.definition, rule.tables, self._relation_columns)
         condition = plan.condition
         assert condition is not None
-        answers = self.answer_recalls(rule, events, condition.judged.keys())
+        answers = self.answer_recalls(rule, events, condition.judged.keys(), alerts=alerts)
         questions = build_questions(rule.definition, rule.tables)
         verdicts: dict[UUID, bool | None] = {}
         for event in events:

@@ -49,6 +49,7 @@ class AlertFollowUp:
         self._recall_requests = RecallRequests(connection, relations)
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
+        self._has_deferred = False
         self._settle_timer = Timer(_SETTLE_INTERVAL)
         self._connection = connection
 
@@ -80,9 +81,8 @@ class AlertFollowUp:
             has_more = self._process_changed(recalling, watermarks)
             if self._contexts.settle(recalling, watermarks) or has_more:
                 continue
-            if not self._contexts.has_open_recalls(recalling) or not is_recall_running(
-                self._connection
-            ):
+            is_waiting = self._has_deferred or self._contexts.has_open_recalls(recalling)
+            if not is_waiting or not is_recall_running(self._connection):
                 break
             time.sleep(_WAIT_INTERVAL)
 
@@ -102,16 +102,31 @@ class AlertFollowUp:
         round_start = self._alerts.time_before(_OVERLAP)
         since = self._changed_since
         newest = newest_time_not_ahead(self._archive)
+        self._has_deferred = False
         has_more = [
-            self._recall_requests.add_missing(recalling, since, newest, with_context=False),
+            self._add_requests(recalling, since, newest, with_context=False),
             self._contexts.compute_missing(recalling, watermarks, since),
-            self._recall_requests.add_missing(recalling, since, newest, with_context=True),
+            self._add_requests(recalling, since, newest, with_context=True),
         ]
         if any(has_more):
             return True
+        if self._has_deferred:  # tried again in the next round
+            return False
         self._changed_since = round_start
         self._last_change = last_change
         return False
+
+    def _add_requests(
+        self,
+        recalling: Sequence[ActiveRule],
+        since: datetime | None,
+        newest: Micros | None,
+        *,
+        with_context: bool,
+    ) -> bool:
+        has_more = self._recall_requests.add_missing(recalling, since, newest, with_context)
+        self._has_deferred = self._has_deferred or self._recall_requests.has_deferred
+        return has_more
 
     def _recalling_rules(self) -> list[ActiveRule]:
         return [rule for rule in self._active_rules.rules if rule.has_questions]

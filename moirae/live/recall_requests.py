@@ -14,6 +14,7 @@ from moirae.rules import AlertSpec, Definition, HistoryRecall, find_hybrid_conte
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
+from recall.norms import AlertSpan
 from recall.query import tables_used
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest
 from sql.events import ContextGateway, RecallNeeds, RecallOfVersion, UnrequestedEventRow
@@ -53,6 +54,8 @@ class RecallRequests:
         self._contexts = ContextGateway(connection)
         self._ledger = Ledger(connection)
         self._requests_by_rule: dict[str, _RuleRequests] = {}
+        self.has_deferred = False
+        """Whether the last call has left out events whose past alerts `where` has not decided yet."""
 
     def add_missing(
         self,
@@ -70,6 +73,7 @@ class RecallRequests:
         if newest is not None:
             background_before = from_micros(newest - _BACKGROUND_AGE)
         has_more = False
+        self.has_deferred = False
         for rule in active_rules:
             requests = self._rule_requests(rule)
             for name, recall in requests.recalls.items():
@@ -83,8 +87,10 @@ class RecallRequests:
                     since=since,
                     limit=_BATCH_EVENTS,
                 )
-                self._add_tasks(rule, name, recall.question, events)
-                has_more = has_more or len(events) == _BATCH_EVENTS
+                decided = [event for event in events if not event.undecided]
+                self._add_tasks(rule, name, recall.question, decided)
+                self.has_deferred = self.has_deferred or len(decided) < len(events)
+                has_more = has_more or len(decided) == _BATCH_EVENTS
         return has_more
 
     def _add_tasks(
@@ -100,7 +106,8 @@ class RecallRequests:
         version = rule.version
         plan = self._rule_requests(rule).plan
         for row in rows:
-            event = RecallEvent(row.eid, row.ts, row.key, row.attributes, row.previous)
+            alerts = tuple(map(AlertSpan.from_json, row.alerts or ()))
+            event = RecallEvent(row.eid, row.ts, row.key, row.attributes, row.previous, alerts)
             level = int(row.background)
             requests.append(RecallRequest(rule.name, version, recall, question, event, level, plan))
         with self._connection.transaction():
@@ -126,5 +133,10 @@ def _find_needs(spec: AlertSpec, name: str, question: AnyQuestion) -> _RecallInp
         return _RecallInput(question, RecallNeeds(context=True, settled=False))
     contexts = tables_used(recall.sql, {*spec.context, *spec.surroundings})
     hybrid_contexts = tables_used(recall.sql, find_hybrid_contexts(spec).keys())
-    needs = RecallNeeds(bool(contexts), bool(hybrid_contexts), question.until is not None)
+    needs = RecallNeeds(
+        bool(contexts),
+        bool(hybrid_contexts),
+        previous=question.until is not None,
+        alerts=question.needs_alerts,
+    )
     return _RecallInput(question, needs)

@@ -15,6 +15,7 @@ from moirae.rule_tests.input_past import InputPast
 from moirae.rules import SimilarRecall
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan, Stage, order_stages
+from recall.norms import AlertSpan
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.revisions import context_column, describe_rows, key_rows, question_row_key
 from recall.similarity import Index, SimilarState, compare, make_corpus_event
@@ -53,7 +54,8 @@ class EventOutputs:
         """The final answers of SQL recalls; a recall that fails has no rows."""
         event, previous = self.event, self._previous
         times = {} if previous is None else {event.eid: previous}
-        answers = self.past.finder.answer_recalls(self.rule, [event], names, times)
+        spans = {event.eid: self._alert_spans}
+        answers = self.past.finder.answer_recalls(self.rule, [event], names, times, spans)
         return answers.get(event.eid, {})
 
     def find_similar(self, name: str) -> Rows:
@@ -125,7 +127,16 @@ class EventOutputs:
     @property
     def _recall_event(self) -> RecallEvent:
         event = self.event
-        return RecallEvent(event.eid, event.ts, event.key, event.attributes, self._previous)
+        return RecallEvent(
+            event.eid, event.ts, event.key, event.attributes, self._previous, self._alert_spans
+        )
+
+    @cached_property
+    def _alert_spans(self) -> tuple[AlertSpan, ...]:
+        """See `RecallEvent`."""
+        if not any(question.needs_alerts for question in self._questions.values()):
+            return ()
+        return self.past.find_spans(self.rule, self.event)
 
     @cached_property
     def _previous(self) -> Micros | None:

@@ -1,15 +1,25 @@
 """Events and alerts of rules over the input of a test, at any of its times."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
+from uuid import UUID
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.alerts import Event, FoldedAlert, fold_alerts, make_alerting_rule
+from moirae.alerts import (
+    Event,
+    FoldedAlert,
+    evaluate_in_order,
+    find_spans,
+    fold_alerts,
+    make_alerting_rule,
+)
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder
 from moirae.rule_tests.stages import RuleTestStages
+from moirae.rules.requests import where_needs_alerts
+from recall.norms import AlertSpan
 
 
 class PastEvaluators(NamedTuple):
@@ -67,5 +77,29 @@ class InputPast:
         """Whether `where` is false for a fired alert."""
         if rule.spec.where is None or alert.lifetime.fired is None:
             return False
-        verdicts = self.finder.evaluate_conditions(rule, [alert.first_event])
+        if where_needs_alerts(rule.definition, rule.tables):
+            verdicts = self._evaluate_in_order(rule, alert.first_event.ts)
+        else:
+            verdicts = self.finder.evaluate_conditions(rule, [alert.first_event])
         return verdicts[alert.first_event.eid] is False
+
+    def find_spans(self, rule: ActiveRule, event: Event) -> tuple[AlertSpan, ...]:
+        """Those of the alerts of an event's key that are not hidden, as they were known then."""
+        alerts = [
+            alert
+            for alert in self.alerts(rule, event.ts)
+            if alert.first_event.fingerprint == event.fingerprint
+        ]
+        if rule.spec.where is not None:
+            verdicts = self._evaluate_in_order(rule, event.ts)
+            alerts = [a for a in alerts if verdicts.get(a.first_event.eid) is not False]
+        return find_spans([alert.lifetime for alert in alerts], event.ts)
+
+    def _evaluate_in_order(self, rule: ActiveRule, until: Micros) -> dict[UUID, bool | None]:
+        """What `where` says of the alerts that began by a time and fired."""
+        fired = [
+            (alert.first_event, alert.lifetime)
+            for alert in self.alerts(rule, self.range.end or until)
+            if alert.lifetime.fired is not None and alert.lifetime.starts <= until
+        ]
+        return evaluate_in_order(fired, partial(self.finder.evaluate_conditions, rule))

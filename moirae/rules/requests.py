@@ -190,6 +190,12 @@ def find_recalls_in_where(definition: Definition) -> frozenset[str]:
     return frozenset(name for name in spec.recall if name.lower() in tables)
 
 
+def where_needs_alerts(definition: Definition, tables: Tables) -> bool:
+    """Whether `where` reads a norm that leaves out the spans of earlier alerts."""
+    questions = build_questions(definition, tables)
+    return any(questions[name].needs_alerts for name in find_recalls_in_where(definition))
+
+
 def _build_question(
     name: str, recall: AnyRecall, definition: Definition, tables: Tables
 ) -> AnyQuestion:

@@ -59,10 +59,11 @@ class Band:
         return self.median + ABNORMAL * self.above
 
     def find_score(self, value: float) -> float:
-        """The distance from the median, negative below, as in deviations of a normal distribution.
+        """The distance from the median, negative below.
 
-        Its unit is that of which the 2.5 % or 97.5 % quantile on that side is 1.96 away, more where
-        there are few cycles, by Student's t.
+        In units of which the 2.5 % or 97.5 % quantile on that side is 1.96 away, as are deviations
+        of a normal distribution, less where there are few cycles, by Student's t; and of which the
+        most extreme value is at most 3 away.
         """
         distance = value - self.median
         if not distance:
@@ -83,10 +84,8 @@ def find_band(values: Values, cycles: Times) -> Band:
 
 
 def _find_unit(to_quantile: float, to_extreme: float, widening: float) -> float:
-    """Where almost all values are the median: what is beyond the most extreme one is abnormal."""
-    if to_quantile > 0:
-        return to_quantile / _Z * widening
-    return to_extreme / ABNORMAL
+    """The unit on one side of the median. A value that was reached before is not abnormal."""
+    return max(to_quantile / _Z * widening, to_extreme / ABNORMAL)
 
 
 @lru_cache(_CACHED_COUNTS)

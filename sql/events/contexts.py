@@ -1,6 +1,6 @@
 """Contexts and surroundings of events."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -74,19 +74,26 @@ class UnsettledContextRow(RecallEventRow):
 class UnrequestedEventRow(RecallEventRow):
     """An event without tasks of a recall. `background`: it is too old to be interactive.
 
-    `previous`: see `recall.requests.RecallEvent`.
+    `previous`: see `recall.requests.RecallEvent`. `alerts`: stored forms of `recall.norms.AlertSpan`.
+    `undecided`: they may still change, by the verdict of `where` about one of them.
     """
 
     background: bool
     previous: int | None
+    alerts: Sequence[Sequence[Any]] | None
+    undecided: bool
 
 
 class RecallNeeds(NamedTuple):
-    """What a recall needs of an event: its context, a settled one, the time of the alert before."""
+    """What a recall needs of an event: its context, a settled one, the time of the alert before.
+
+    `alerts`: the spans of the alerts of its key.
+    """
 
     context: bool
     settled: bool
     previous: bool = False
+    alerts: bool = False
 
 
 class RecallOfVersion(NamedTuple):
@@ -207,6 +214,7 @@ class ContextGateway(Gateway):
             needs_context=needs.context,
             needs_settled=needs.settled,
             needs_previous=needs.previous,
+            needs_alerts=needs.alerts,
             background_before=background_before,
             since=since,
             limit=limit,

@@ -34,12 +34,33 @@ SELECT EXISTS (SELECT FROM contexts c
 -- list_unrequested --
 -- Events without tasks of a recall, in (ts, eid) order. If the recall needs a context, only events
 -- that have one; for events in the background, and if `needs_settled`, it must be settled. `previous`:
--- the last event of the alert before that of the event, of the same key, if `needs_previous`.
+-- the last event of the alert before that of the event, of the same key, if `needs_previous`. `alerts`: the spans
+-- of the alerts of that key that had fired by the event, as they were known at its time, if `needs_alerts`: start,
+-- end, whether it was resolved as needing no action, and whether it was resolved. `undecided`: `where` may still
+-- withdraw one of those before the event's own.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
     e.ts < %(background_before)s AS background,
     CASE WHEN %(needs_previous)s THEN (SELECT (extract(epoch FROM max(p.last_at)) * 1000000)::bigint FROM alerts p
         WHERE p.rule = a.rule AND p.fingerprint = a.fingerprint AND p.fired_at IS NOT NULL AND p.state <> 'withdrawn'
-        AND p.last_at < a.starts_at) END AS previous
+        AND p.last_at < a.starts_at) END AS previous,
+    CASE WHEN %(needs_alerts)s THEN (
+        SELECT jsonb_agg(jsonb_build_array(
+                (extract(epoch FROM p.starts_at) * 1000000)::bigint,
+                CASE WHEN p.ends_at <= e.ts THEN (extract(epoch FROM p.ends_at) * 1000000)::bigint END,
+                coalesce(r.effect = 'no action needed', false),
+                r.alert_id IS NOT NULL
+            ) ORDER BY p.starts_at, p.id)
+        FROM alerts p
+        LEFT JOIN LATERAL (
+            SELECT n.alert_id, n.effect FROM alert_notes n
+            WHERE n.alert_id = p.id AND n.kind = 'resolution' AND n.at <= e.ts ORDER BY n.at DESC, n.id DESC LIMIT 1
+        ) r ON true
+        WHERE p.rule = a.rule AND p.fingerprint = a.fingerprint AND p.fired_at <= e.ts AND p.starts_at < e.ts
+          AND p.state <> 'withdrawn' AND NOT p.past AND p.history IS DISTINCT FROM 'withdrawn') END AS alerts,
+    %(needs_alerts)s AND EXISTS (
+        SELECT FROM alerts p WHERE p.rule = a.rule AND p.fingerprint = a.fingerprint AND p.fired_at <= e.ts
+          AND p.starts_at < a.starts_at AND p.state <> 'withdrawn' AND NOT p.past AND p.history IS NOT NULL
+          AND NOT p.history_final) AS undecided
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid

@@ -1,6 +1,8 @@
 """Requests of recalls: what is asked of the database for the recalls of rules."""
 
 from typing import Any
+from unittest.mock import MagicMock
+from uuid import UUID
 
 import pytest
 
@@ -8,7 +10,10 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.live.recall_requests import RecallRequests
 from moirae.rules import AlertSpec, Definition
 from moirae.rules.rule_set import Rule
+from recall.ledger import Ledger
+from recall.norms import AlertSpan
 from recall.query.parsing import count_parsed_texts
+from recall.requests import RecallRequest
 from sql.events import ContextGateway, RecallOfVersion, UnrequestedEventRow
 
 Queries = list[tuple[str, bool, bool]]  # recall, needs a context, needs a settled one
@@ -75,3 +80,26 @@ def test_changed_alerts_parse_no_sql_again(requests: RecallRequests, queries: Qu
         requests.add_missing(rules, since=None, newest=0, with_context=with_context)
     assert len(queries) == 2 * 40 + 40 * 3
     assert count_parsed_texts() == parsed_texts
+
+
+def test_event_waits_until_earlier_alerts_are_decided(
+    requests: RecallRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`where` may still hide an alert whose span a norm leaves out."""
+    rows = [
+        UnrequestedEventRow(
+            UUID(int=number), number, {}, {}, False, None, [[1, 2, False, True]], undecided
+        )
+        for number, undecided in ((1, False), (2, True))
+    ]
+    added: list[RecallRequest] = []
+    monkeypatch.setattr(ContextGateway, "list_unrequested", lambda *_, **__: list(rows))
+    monkeypatch.setattr(Ledger, "add", lambda _, new: added.extend(new))
+    monkeypatch.setattr(requests, "_connection", MagicMock())
+    rule = _rule(1)
+    for is_deferred in (True, False):
+        assert requests.add_missing([rule], None, None, with_context=False) is False
+        assert requests.has_deferred is is_deferred
+        assert {request.event.eid for request in added} == {UUID(int=1)}
+        assert added[0].event.alerts == (AlertSpan(1, 2, False, True),)
+        rows.pop()

@@ -6,14 +6,21 @@ import pytest
 from recall.norms.position import ABNORMAL, MAX_SCORE, find_band, find_rank
 
 
-def test_score_of_many_normal_values_is_in_standard_deviations() -> None:
-    rng = np.random.default_rng(2)
-    values = rng.normal(10, 2, 200_000)
-    band = find_band(values, np.arange(200_000))
-    for deviations in (-4, -1.5, 0.5, 3):
-        assert band.find_score(10 + 2 * deviations) == pytest.approx(deviations, abs=0.05)
-    assert band.low == pytest.approx(10 - 2 * ABNORMAL, abs=0.1)
-    assert band.high == pytest.approx(10 + 2 * ABNORMAL, abs=0.1)
+def test_score_is_by_the_quantile_of_the_side() -> None:
+    values = np.linspace(-10, 10, 2_001)
+    band = find_band(values, np.arange(2_001))
+    for quantile, score in ((-9.5, -1.96), (0, 0), (4.75, 0.98), (9.5, 1.96), (19, 3.92)):
+        assert band.find_score(quantile) == pytest.approx(score, abs=0.01)
+    assert band.high == pytest.approx(3 * 9.5 / 1.96, abs=0.02)
+
+
+def test_value_that_was_reached_before_is_usual() -> None:
+    values = np.random.default_rng(2).normal(0, 1, 10_000)
+    values[17] = 9.0
+    band = find_band(values, np.arange(10_000) % 50)
+    assert band.find_score(9.0) == pytest.approx(ABNORMAL)
+    assert band.find_score(9.1) > ABNORMAL
+    assert band.find_score(-6.0) < -ABNORMAL
 
 
 def test_band_is_wider_above_where_values_are_skewed() -> None:
@@ -25,7 +32,7 @@ def test_band_is_wider_above_where_values_are_skewed() -> None:
 
 
 def test_band_is_wider_with_fewer_cycles() -> None:
-    values = np.random.default_rng(2).normal(0, 1, 4_000)
+    values = np.linspace(-1, 1, 4_000)
     widths = [find_band(values, np.arange(4_000) % cycles).high for cycles in (4, 8, 60)]
     assert widths == sorted(widths, reverse=True)
 

@@ -1,0 +1,111 @@
+"""Norms leave out the spans of earlier alerts: what was known of them at the time of the event."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from moirae.config.settings import Settings
+from moirae.runtime import database
+from tests.integration.history import run_until
+from tests.integration.test_hybrid_contexts import ingest, recalls
+from tests.property.world import START, World, definitions, workspace
+
+pytestmark = pytest.mark.services
+
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, v FROM a WHERE v > 70
+    id: [host, n]
+    key: [host]
+    keep_firing_for: 15m
+    recall:
+      norm: {normal: {of: v, by: [host], season: none, range: 30d}}
+      all: {normal: {of: v, by: [host], season: none, range: 30d, exclude: none}}
+      fixed: {normal: {of: v, by: [host], season: none, range: 30d, exclude: incidents}}
+"""
+DAY = 86_400
+INCIDENTS = (3 * DAY, 6 * DAY, 9 * DAY)
+
+
+@pytest.fixture(scope="module")
+def workspace_settings(public_folder: Path) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connection(workspace_settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect_database(workspace_settings, "norms") as new_connection:
+        yield new_connection
+
+
+@pytest.fixture
+def world(
+    spark: SparkSession, connection: Connection[Any], workspace_settings: Settings, tmp_path: Path
+) -> World:
+    rules = definitions(spark, workspace_settings, RULES)
+    return World(spark, connection, workspace_settings, rules, tmp_path)
+
+
+def _answer(world: World, second: int) -> dict[str, dict[str, Any]]:
+    """The only row of each final answer about the event of a time, by recall."""
+    with recalls(world) as manager:
+
+        def is_done() -> bool:
+            row = world.connection.execute(
+                "SELECT count(*) FROM tasks WHERE state NOT IN ('done', 'failed')"
+            ).fetchone()
+            return row == (0,)
+
+        run_until(manager, is_done)
+    row = world.connection.execute(
+        "SELECT eid FROM events WHERE ts = %s", (START + timedelta(seconds=second),)
+    ).fetchone()
+    assert row is not None
+    rows: dict[str, dict[str, Any]] = {}
+    for recall, answer in world.connection.execute(
+        "SELECT t.recall, r.answer FROM tasks t JOIN revisions r ON r.task = t.id AND r.number = t.revision "
+        "WHERE t.eid = %s",
+        (row[0],),
+    ).fetchall():
+        rows[recall] = answer[0]
+    return rows
+
+
+def test_past_alerts_are_not_normal(world: World) -> None:
+    """Values around 50, and an hour at 90 on three days: the third is as abnormal as the first."""
+    rows = []
+    for minute in range(0, 9 * 1_440 + 10, 10):
+        second = 60 * minute
+        is_high = any(start <= second < start + 3_600 for start in INCIDENTS)
+        rows.append((second, "h1", 90.0 if is_high else 48.0 + minute % 50 / 10))
+    first = [row for row in rows if row[0] < INCIDENTS[2]]
+    ingest(world, *first)
+    # What operators said of the first alert before the third event, and of the second after it.
+    alerts = world.connection.execute("SELECT id FROM alerts ORDER BY starts_at").fetchall()
+    assert len(alerts) == 2
+    for (alert,), days in zip(alerts, (8, 10), strict=True):
+        world.connection.execute(
+            "INSERT INTO alert_notes (alert_id, kind, author, text, effect, at) "
+            "VALUES (%s, 'resolution', 'ops', 'load test', 'no action needed', %s)",
+            (alert, START + timedelta(days=days)),
+        )
+    ingest(world, *(row for row in rows if row[0] >= INCIDENTS[2]))
+    answers = _answer(world, INCIDENTS[2])
+    norm = answers["norm"]
+    # The first needed no action, so it counts again; of the second that was not known yet.
+    assert (norm["excluded"], norm["counted_again"]) == (1, 1)
+    assert "1 past alert counts again (resolved as no action needed)" in norm["says"]
+    assert (answers["all"]["excluded"], answers["all"]["n"]) == (0, 9 * 144)
+    assert norm["n"] == 9 * 144 - 7  # an hour, and the row by which it is over
+    assert (answers["fixed"]["excluded"], answers["fixed"]["counted_again"]) == (0, 1)
+    second_answer = _answer(world, INCIDENTS[1])["norm"]
+    assert (second_answer["verdict"], second_answer["excluded"]) == ("higher", 1)
+    assert second_answer["says"].startswith("higher than ever; seen once in 30 days, with an alert")
