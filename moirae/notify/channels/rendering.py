@@ -211,6 +211,11 @@ def describe_history(moirae: Mapping[str, Any]) -> list[str]:
 def _describe_norm(recall: str, norm: Mapping[str, Any]) -> str:
     """The rows of a recall; first whether a value is normal, if that is known."""
     rows = norm["rows"]
+    if "says" in norm:
+        normal = norm["normal"]
+        verdict = norm["verdict"] if normal is None else "normal" if normal else "not normal"
+        prefix = "" if norm["says"].startswith(verdict) else f"{verdict}: "
+        return f"{prefix}{norm['says']} ({recall})"
     if "deviations" not in norm:
         return f"{recall}: {'; '.join(map(_describe_row, rows)) or 'no rows'}"
     ((name, value),) = norm["value"].items()

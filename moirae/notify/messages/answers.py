@@ -18,6 +18,7 @@ _MAX_ALERTS = 50  # of one round whose history is read: a message of thousands n
 _MAX_HITS = 3
 _MAX_ROWS = 3  # of an SQL recall
 _MAX_TEXT = 500  # characters of a note or a value
+_JUDGED = ("usual", "higher", "lower")  # verdicts of norms that say whether a value is normal
 
 
 def find_history(
@@ -119,13 +120,19 @@ def _describe_hit(hit: Mapping[str, Any], fixes: Mapping[UUID, FixRow]) -> dict[
 
 
 def _find_deviation(answer: AnswerOfEventRow) -> dict[str, Any] | None:
-    """How far the only number of an event is from a mean, in standard deviations."""
+    """Whether a value is normal: by the verdict of a norm; else how far the only number of an event
+    is from a mean, in standard deviations.
+    """
+    rows = answer.answer or ()
+    if len(rows) == 1 and {"verdict", "says"} <= rows[0].keys():
+        verdict = rows[0]["verdict"]
+        normal = verdict == "usual" if verdict in _JUDGED else None
+        return {"verdict": verdict, "normal": normal, "says": rows[0]["says"]}
     numbers = {
         name: value
         for name, value in answer.attributes.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    rows = answer.answer or ()
     if len(numbers) != 1 or len(rows) != 1:
         return None
     ((name, value),) = numbers.items()

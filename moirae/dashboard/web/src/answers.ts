@@ -199,6 +199,13 @@ export function describeCoverage(coverage: Coverage): string {
   return parts.join(", ");
 }
 
+/** A recall as the rule has it. */
+export interface RecallOfRule {
+  sql?: string | null;
+  similar?: object | null;
+  normal?: { of: string } | null;
+}
+
 export interface Norm {
   /** The attribute of the event that the norm is about. */
   attribute: string | null;
@@ -209,18 +216,25 @@ export interface Norm {
   lowest: number | null;
   highest: number | null;
   samples: number | null;
+  /** Of a recall `normal`: its verdict as a sentence, and the values that are usual. */
+  says: string | null;
+  usual: [number, number] | null;
 }
 
 /**
- * The usual statistics of a norm's first row; null if it has none. `attributes`: of the event. `sql`:
- * of the recall; the norm is about the numeric attribute that it names.
+ * The usual statistics of a norm's first row; null if it has none. `attributes`: of the event. `recall`:
+ * as the rule has it; the norm is about the numeric attribute that it names.
  */
-export function readNorm(row: Row | undefined, attributes: Row, sql: string | null | undefined): Norm | null {
-  const mean = numberOf(row, ["mean", "avg", "average", "median"]);
+export function readNorm(row: Row | undefined, attributes: Row, recall: RecallOfRule | undefined): Norm | null {
+  const isNormal = recall?.normal != null;
+  const sql = recall?.normal?.of ?? recall?.sql;
+  const mean = numberOf(row, isNormal ? ["median"] : ["mean", "avg", "average", "median"]);
   if (mean === null) {
     return null;
   }
-  const names = new Set(sql?.match(/\w+/g));
+  const names = new Set(isNormal ? [sql] : sql?.match(/\w+/g));
+  const low = numberOf(row, ["low"]);
+  const high = numberOf(row, ["high"]);
   const values = Object.entries(attributes).filter(([name, value]) => typeof value === "number" && names.has(name));
   // Several: it is not known which one the norm is about.
   const [attribute, value] = values.length === 1 ? values[0] : [null, null];
@@ -228,10 +242,12 @@ export function readNorm(row: Row | undefined, attributes: Row, sql: string | nu
     attribute,
     value: value as number | null,
     mean,
-    deviation: numberOf(row, ["sd", "stddev", "std"]),
+    deviation: isNormal ? null : numberOf(row, ["sd", "stddev", "std"]),
     lowest: numberOf(row, ["lowest", "min", "minimum"]),
     highest: numberOf(row, ["highest", "max", "maximum"]),
     samples: numberOf(row, ["samples", "count", "n"]),
+    says: isNormal && typeof row?.says === "string" ? row.says : null,
+    usual: isNormal && low !== null && high !== null ? [low, high] : null,
   };
 }
 
@@ -240,6 +256,9 @@ export function readNorm(row: Row | undefined, attributes: Row, sql: string | nu
  * normal, 9.2 …`.
  */
 export function describeDistance(norm: Norm, coverage: Coverage | null): string | null {
+  if (norm.says !== null) {
+    return coverage && !coverage.final ? `So far: ${norm.says}` : norm.says.charAt(0).toUpperCase() + norm.says.slice(1);
+  }
   if (norm.value === null || !norm.deviation) {
     return null;
   }
@@ -263,8 +282,11 @@ export function isEnoughToJudge(norm: Norm, coverage: Coverage | null): boolean 
   return hasChunks && (norm.samples === null || norm.samples >= MIN_SAMPLES);
 }
 
-/** The usual range: two standard deviations from the mean, but nothing that was never seen. */
+/** The usual range: of a recall `normal`, else two standard deviations from the mean, but nothing that was never seen. */
 export function usualRange(norm: Norm): [number, number] | null {
+  if (norm.usual !== null) {
+    return norm.usual;
+  }
   if (norm.deviation === null) {
     return null;
   }

@@ -1,13 +1,13 @@
 // The definition of a rule, as it is stored.
 
-import type { Comparison } from "./answers";
+import type { Comparison, RecallOfRule } from "./answers";
 import { type Alert, type RuleDetails, get } from "./api";
 import { useLoaded } from "./load";
 
 interface Definition {
   where?: string | null;
   context?: object | null;
-  recall?: Record<string, { sql?: string | null; similar?: object | null }>;
+  recall?: Record<string, RecallOfRule>;
 }
 
 const loads = new Map<string, Promise<RuleDetails>>();

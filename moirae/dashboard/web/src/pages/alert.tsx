@@ -362,7 +362,7 @@ function NormCard({ answers, event, alert }: NormProps) {
   }
   const attributes = event?.attributes ?? {};
   const row = answer.rows?.[0] as Row | undefined;
-  const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]?.sql);
+  const norm = readNorm(row, attributes, definition?.recall?.[answer.recall]);
   const coverage = coverageOf(answer);
   const distance = norm && describeDistance(norm, coverage);
   return (

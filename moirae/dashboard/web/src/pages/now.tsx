@@ -167,8 +167,8 @@ function AlertRow({ alert, entry }: { alert: Alert; entry: EventAnswers | undefi
 function NormText({ alert, entry }: { alert: Alert; entry: EventAnswers }) {
   const definition = useRule(alert.rule, alert.version);
   const answer = findNorm(entry.answers);
-  const sql = answer && definition?.recall?.[answer.recall]?.sql;
-  const norm = readNorm(answer?.rows?.[0], entry.attributes, sql);
+  const recall = answer && definition?.recall?.[answer.recall];
+  const norm = readNorm(answer?.rows?.[0], entry.attributes, recall);
   if (!norm) {
     return <>{answer && isOpen(answer) ? "Normal values: not known yet" : ""}</>;
   }

@@ -36,6 +36,16 @@ def test_text_has_what_history_says() -> None:
     ]
 
 
+def test_text_has_what_a_norm_says() -> None:
+    says = "higher than ever at the same hour; not seen in 8 weeks; over 56 days"
+    norm = {"rows": [{"mean": 3}], "verdict": "higher", "normal": False, "says": says}
+    assert describe_history({"norm": {"usual": norm}}) == [f"not normal: {says} (usual)"]
+    says = "higher than 60 % of the same hour; too few cycles: 3 days of at least 4"
+    norm = {"rows": [{"mean": 3}], "verdict": "too few cycles", "normal": None, "says": says}
+    (line,) = describe_history({"norm": {"usual": norm}})
+    assert line == f"too few cycles: {says} (usual)"
+
+
 def test_text_of_one_alert_begins_with_its_summary() -> None:
     """The title names its state."""
     content = make_message_content()

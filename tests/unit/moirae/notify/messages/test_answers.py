@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from moirae.notify.messages.answers import describe_answers
 from sql.notifications import AnswerOfEventRow, FixRow
 
@@ -41,6 +43,22 @@ def test_norm_says_whether_the_value_is_normal() -> None:
 def test_norm_without_a_mean_is_shown_as_it_is() -> None:
     described = describe_answers([make_answer(answer=[{"n": 3}])], {})
     assert described["norm"]["norm"] == {"rows": [{"n": 3}]}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "normal"),
+    [("higher", False), ("lower", False), ("usual", True), ("too few cycles", None)],
+)
+def test_verdict_of_a_norm_comes_before_its_mean(verdict: str, normal: bool | None) -> None:
+    row = {
+        "verdict": verdict,
+        "says": "higher than 99.3 % of the same hour",
+        "mean": 40.0,
+        "sd": 9.0,
+    }
+    described = describe_answers([make_answer(answer=[row])], {})
+    expected = {"rows": [row], "verdict": verdict, "normal": normal, "says": row["says"]}
+    assert described["norm"]["norm"] == expected
 
 
 def test_similar_alerts_come_with_what_fixed_them() -> None:
