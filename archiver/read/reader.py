@@ -184,6 +184,8 @@ class Reader:
         self._schemas = {schema.name: schema for schema in schemas}
         self._tables: dict[str, StreamTable] = {}
         self._present = PresentRows(memory_budget)
+        # Versions of the tables, and present chunks, of which the rows are in memory.
+        self._present_versions: object = None
         self._lock = threading.RLock()
 
     @property
@@ -208,7 +210,11 @@ class Reader:
                 table = self._table(name) if schema.renamed_to is None else None
                 if table is not None:
                     tables.append(table)
-            self._present.refresh(tables, present_chunks)
+            versions = [(table.schema.name, table.version) for table in tables]
+            loaded = versions, frozenset(present_chunks)
+            if loaded != self._present_versions:
+                self._present.refresh(tables, present_chunks)
+                self._present_versions = loaded
 
     def snapshot(self, stream: str, time_range: TimeRange = ALL_TIME) -> StreamSnapshot:
         """The rows that may have event times in a range, in the loaded version.

@@ -38,6 +38,8 @@ streams:
 chunks: {rows: 200, age: 1h, recent: 2, keep: 90d}
 recall: {query_timeout: 1s}
 archive_history: 1s
+rules: [rules.yaml]
+server: {listen: "127.0.0.1:0"}
 """
 RULES = """
 groups:

@@ -8,6 +8,7 @@ import pytest
 
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.read.present_rows import PresentRows
 from archiver.read.reader import Reader, SnapshotReader, _filter_rows
 from archiver.time_range import ALL_TIME, TimeRange
 from tests.property.test_present_rows import SCHEMA, make_rows
@@ -87,3 +88,26 @@ def test_snapshot_reader_lists_its_streams_and_those_of_other_readers(tmp_path: 
 def test_snapshot_reader_has_every_attribute_of_a_reader(tmp_path: Path) -> None:
     reader = Reader(tmp_path, [_schema("cpu")])
     assert vars(SnapshotReader(reader)).keys() >= vars(reader).keys()
+
+
+def test_rows_in_memory_are_loaded_again_only_after_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, reader = StreamTable(tmp_path, SCHEMA), Reader(tmp_path, [SCHEMA], 1 << 20)
+    table.append(make_rows(0, 7, 0, 0), 0)
+    loads: list[set[int]] = []
+    refresh = PresentRows.refresh
+
+    def count(rows: PresentRows, tables: list[StreamTable], chunks: set[int]) -> None:
+        loads.append(chunks)
+        refresh(rows, tables, chunks)
+
+    monkeypatch.setattr(PresentRows, "refresh", count)
+    for chunks in ({0}, {0}, {0, 1}, {0, 1}):
+        reader.refresh_present(chunks)
+    assert loads == [{0}, {0, 1}]
+    table.append(make_rows(7, 9, 0, 0), 0)
+    reader.refresh_present({0, 1})
+    assert len(loads) == 3
+    snapshot = reader.snapshot("s")
+    assert snapshot.lease_paths() == [] and sum(map(len, snapshot.rows)) == 16
