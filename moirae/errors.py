@@ -133,7 +133,13 @@ class ProblemsError(MoiraeError):
 
 
 class RoleLost(MoiraeError):
-    """Another process has taken over the role: this one must not write any more."""
+    """Another process has taken over the role: this one must not write any more.
+
+    The supervisor starts it again at once: an erasure ends all processes for what they have in
+    memory. If another process has the role, it ends by `RoleTaken`.
+    """
+
+    exit_code = 76
 
 
 class RoleTaken(MoiraeError):

@@ -13,7 +13,10 @@ CREATE TABLE workspace (
     -- NULL: it never was.
     restored_from text,
     backed_up_at  timestamptz,
-    restored_at   timestamptz
+    restored_at   timestamptz,
+    -- With which identities of erased rows, and conditions of erasures, are hashed.
+    erasure_key   bytea NOT NULL
+        DEFAULT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
 );
 INSERT INTO workspace DEFAULT VALUES;
 
@@ -299,11 +302,59 @@ CREATE TABLE units (
     -- INODE:SIZE:HASH, the hash of its beginning, by which it is found again when it was renamed.
     place       text,
     stamp       text,
+    -- Archived rows that were erased; of the duplicates, those that repeat an erased row.
+    erased       bigint NOT NULL DEFAULT 0,
+    erased_again bigint NOT NULL DEFAULT 0,
     UNIQUE (stream, unit)
 );
 CREATE INDEX units_of_partition ON units (stream, partition) WHERE NOT done AND partition IS NOT NULL;
 CREATE INDEX units_unfinished ON units (stream) WHERE NOT done;
 CREATE INDEX units_by_inode ON units (stream, split_part(stamp, ':', 1)) WHERE stamp IS NOT NULL;
+
+-- What was erased on request. `listed`: a restored backup is to be searched for it. `purging`: nothing of it can be read any more, and files, pages and logs
+-- that had it are being removed.
+CREATE TABLE erasures (
+    id             uuid PRIMARY KEY,
+    author         text NOT NULL,
+    -- Keyed hash of the condition, see `workspace.erasure_key`.
+    condition_hash bytea NOT NULL,
+    streams        text[] NOT NULL,
+    rows           bigint NOT NULL DEFAULT 0,
+    state          text NOT NULL DEFAULT 'erasing' CHECK (state IN ('listed', 'erasing', 'purging', 'done')),
+    -- Event times between which the rows were, to the hour; NULL: there were none.
+    first_ts       timestamptz,
+    last_ts        timestamptz,
+    -- How much was erased where: numbers by place; and what may still have it.
+    effects        jsonb NOT NULL DEFAULT '{}',
+    started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- NULL: it is not finished, and `moirae archive erase --continue` goes on.
+    finished_at    timestamptz
+);
+
+-- The erased rows: who delivers one again brings a duplicate. Nothing of them is here but a keyed hash
+-- of their identity, and the hour of their event time, as hours since 1970. `unit`: 0: of another
+-- program.
+CREATE TABLE erased_rows (
+    stream  text NOT NULL,
+    hash    bytea NOT NULL,
+    unit    bigint NOT NULL,
+    line    bigint NOT NULL,
+    hour    bigint NOT NULL,
+    erasure uuid NOT NULL REFERENCES erasures (id) ON DELETE CASCADE,
+    PRIMARY KEY (stream, hash, unit, line)
+);
+
+-- Values, and events, that an erasure is to remove everywhere. Empty as soon as it has.
+CREATE TABLE erased_values (
+    erasure uuid NOT NULL REFERENCES erasures (id) ON DELETE CASCADE,
+    value   text NOT NULL,
+    PRIMARY KEY (erasure, value)
+);
+CREATE TABLE erased_events (
+    erasure uuid NOT NULL REFERENCES erasures (id) ON DELETE CASCADE,
+    eid     uuid NOT NULL,
+    PRIMARY KEY (erasure, eid)
+);
 
 -- Archived rows that were lost with their data file and that nothing has any more; kept for good. The
 -- ledger counts them as deleted.

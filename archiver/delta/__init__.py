@@ -23,6 +23,7 @@ from archiver.delta.declared_table import (
     read_recorded_schema,
 )
 from archiver.delta.digests import compute_digest
+from archiver.delta.erased_rows import ErasedRow, ErasedRows, hash_identity, hour_start, hours_of
 from archiver.delta.erasures import Erasures, find_erasures
 from archiver.delta.file_checks import (
     DamagedFile,
@@ -38,6 +39,7 @@ from archiver.delta.files import is_compact, is_unclustered
 from archiver.delta.generation import begin_generation
 from archiver.delta.identity import (
     ENTRY_DTYPE,
+    NO_LINE,
     IdentityIndex,
     add_archive_columns,
     build_entries,
@@ -87,6 +89,8 @@ __all__ = [
     "ChunkFiles",
     "DamagedFile",
     "DamagedLogFile",
+    "ErasedRow",
+    "ErasedRows",
     "Erasures",
     "ExpectedFile",
     "FileCheck",
@@ -103,6 +107,7 @@ __all__ = [
     "LogRepair",
     "NOTHING_SETTLED",
     "NO_CHUNK",
+    "NO_LINE",
     "RevisionTables",
     "RewriteFunction",
     "RewriteProgress",
@@ -122,6 +127,9 @@ __all__ = [
     "derived_tables",
     "find_altered_types",
     "find_erasures",
+    "hash_identity",
+    "hour_start",
+    "hours_of",
     "find_commit_damage",
     "fingerprint",
     "is_compact",

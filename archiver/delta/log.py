@@ -70,6 +70,7 @@ _LISTING_INTERVAL = 6 * 3600.0
 # Commits, from the newest on, in which files of other programs are looked up when a table is
 # opened. Maintenance rewrites such files within a minute.
 _MAX_SEARCHED_COMMITS = 1_000
+_VERSION_DIGITS = 20  # with which the names of the files of a log begin
 
 # Returns the actions of a commit for its timestamp in milliseconds.
 _BuildActions = Callable[[int], Sequence[Mapping[str, Any]]]
@@ -413,9 +414,9 @@ class DeltaLog:
         files, or the sequence number differs. Raises `StorageFailed` when so much time has passed
         since `started_at` that a vacuum may have removed the added files. A commit that adds and
         removes files, other than of a replaced chunk, only rewrites rows: it is marked as no change
-        of data.
+        of data, unless it deletes rows.
         """
-        data_change = replaced_chunk is not None or not (add and remove)
+        data_change = operation == "DELETE" or replaced_chunk is not None or not (add and remove)
         summary = CommitSummary(operation, _parameters(operation, add, remove), user_metadata)
 
         def check() -> None:
@@ -562,6 +563,22 @@ class DeltaLog:
                 table.create_checkpoint()
                 table.cleanup_metadata()
 
+    def purge(self) -> None:
+        """Remove files and commits that the newest version does not need, whatever their age.
+
+        Only while no other process uses the table. Uncommitted files of other programs stay.
+        """
+        with self._storage.translate_errors():
+            table = self._storage.open_table()
+            table.create_checkpoint()
+        purge_log(self._storage, int(table.version()))
+        self._list_again_at = 0.0
+        removed = {**self.removed_files()}
+        for path in self.unreferenced_files():
+            if path in removed or is_written_by_moirae(path):
+                self._storage.remove(path)
+                self.forget_files([path])
+
     def _last_checkpoint(self) -> int:
         """The version of the last checkpoint; 0 without any."""
         try:
@@ -569,6 +586,14 @@ class DeltaLog:
         except FileNotFoundError:
             return 0
         return int(orjson.loads(content)["version"])
+
+
+def purge_log(storage: Storage, version: int) -> None:
+    """Remove the files of a log before a version that has a checkpoint."""
+    for name in (storage / LOG_FOLDER).list_sizes():
+        number = name[:_VERSION_DIGITS]
+        if number.isdigit() and int(number) < version:
+            storage.remove(f"{LOG_FOLDER}/{name}")
 
 
 def _restrict(removed: Mapping[str, RemovedFile], names: Collection[str]) -> dict[str, RemovedFile]:

@@ -5,7 +5,7 @@ number it contains the stream, so that a revision is applied once, whatever proc
 are JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,6 +134,33 @@ class RevisionTables:
 
     def _open_rows(self) -> UnpartitionedTable:
         return UnpartitionedTable(self._rows, _ROWS, REVISIONS_APPLICATION_ID, has_changes=True)
+
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> int:
+        """Replace the rows of both tables; return how many rows are others or gone.
+
+        `change`: returns what remains of rows, with the same columns. The change feed does not have
+        it. Earlier versions stay until `purge`.
+        """
+        changed = 0
+        for storage, open_table in self._list_tables():
+            if storage.has_table():
+                table = open_table()
+                for file in table.files():
+                    rows = table.read(file.path)
+                    remaining = change(rows)
+                    if not remaining.equals(rows):
+                        table.commit("DELETE", [remaining], remove=[file])
+                        changed += len(rows)
+        return changed
+
+    def purge(self) -> None:
+        """Remove superseded files, commits and the change feed, whatever their age."""
+        for storage, open_table in self._list_tables():
+            if storage.has_table():
+                open_table().purge()
+
+    def _list_tables(self) -> list[tuple[Storage, Callable[[], UnpartitionedTable]]]:
+        return [(self._revisions, self._open_revisions), (self._rows, self._open_rows)]
 
     def _append_revisions(self, revisions: Sequence[ArchivedRevision]) -> None:
         last = _last_number(self._revisions)

@@ -7,7 +7,7 @@ a row that is written once costs least. Small files are merged when they add up.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -182,6 +182,30 @@ class SequencedTable:
             newest=int(ts.max()),
             digest=digest,
         )
+
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> int:
+        """Replace the rows of files; return how many rows are others or gone.
+
+        `change`: returns what remains of rows, each with the same columns. Raises `CommitConflict`.
+        """
+        self._log.refresh()
+        changed = 0
+        for file in self.data_files():
+            rows = self.read_file(file)
+            remaining = change(rows)
+            if remaining.equals(rows):
+                continue
+            started_at = seconds_since_boot()
+            written: list[DataFile] = []
+            if len(remaining):
+                written.append(self._write_file(file.chunk, remaining, sort=True))
+            self._log.commit("DELETE", add=written, remove=[file], started_at=started_at)
+            changed += len(rows)
+        return changed
+
+    def purge(self) -> None:
+        """Remove superseded files and commits at once, see `StreamTable.purge`."""
+        self._log.purge()
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the log if many commits were made since the last."""

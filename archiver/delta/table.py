@@ -26,6 +26,7 @@ from archiver.delta.declarations import (
     rewritten_mark,
 )
 from archiver.delta.declared_table import APPENDS_APPLICATION_ID
+from archiver.delta.erased_rows import ErasedRows
 from archiver.delta.files import is_adopted, is_rewritten, is_unclustered
 from archiver.delta.log import (
     ChunkFiles,
@@ -65,6 +66,7 @@ class StreamTable:
         )
         self._log = DeltaLog(self.storage, schema.time, table, APPENDS_APPLICATION_ID)
         self._last_append: int | None = None
+        self._erased = ErasedRows()
         self._compare_declaration(schema)
 
     def _compare_declaration(self, schema: StreamSchema) -> None:
@@ -82,7 +84,12 @@ class StreamTable:
             messages = [problem.message for problem in self.declaration.problems]
             raise IncompatibleDeclaration(f"stream {schema.name}: {'; '.join(messages)}")
         self.schema = self.declaration.schema
-        self.files = TableFiles(self.schema, self.storage)
+        self.files = TableFiles(self.schema, self.storage, self._erased)
+
+    def set_erased(self, erased: ErasedRows) -> None:
+        """Set which rows were erased: who brings them again brings duplicates."""
+        self._erased = erased
+        self.files = TableFiles(self.schema, self.storage, erased)
 
     @property
     def is_rewriting(self) -> bool:
@@ -370,6 +377,45 @@ class StreamTable:
         started_at = seconds_since_boot()
         compact_file = rewrite(self.files, chunk, files, settled_places)
         self._log.commit("OPTIMIZE", add=[compact_file], remove=files, started_at=started_at)
+
+    def erase(
+        self, select: Callable[[DataFile], np.ndarray[Any, Any]], files: Sequence[DataFile]
+    ) -> int:
+        """Rewrite files without some of their rows, one by one; return the number of these rows.
+
+        `select`: returns which rows of a file are erased. Derived nodes, which name the files that
+        they were computed from, end with the same commit. A file that another process has replaced
+        meanwhile is left out: it is listed again by `data_files`. Raises `RowsLost`.
+        """
+        erased = 0
+        for file in files:
+            if not self.contains(file.path):
+                continue
+            is_erased = select(file)
+            if not is_erased.any():
+                continue
+            started_at = seconds_since_boot()
+            remaining = self.files.write_remaining(file, is_erased)
+            try:
+                self._log.commit(
+                    "DELETE",
+                    add=[] if remaining is None else [remaining],
+                    remove=[file],
+                    started_at=started_at,
+                )
+            except CommitConflict:
+                if remaining is not None:
+                    self.storage.remove(remaining.path)
+                continue
+            erased += int(is_erased.sum())
+        return erased
+
+    def purge(self) -> None:
+        """Remove all that the newest version does not need: superseded files, and earlier commits.
+
+        Only while no other process reads or writes the table.
+        """
+        self._log.purge()
 
     def adopt_foreign_files(self) -> None:
         """Rewrite files that other programs appended, with the columns of the archive null.

@@ -22,6 +22,7 @@ from deltalake.exceptions import TableNotFoundError
 from archiver.delta.digests import compute_digest, make_digest_tag
 from archiver.delta.files import UNCLUSTERED_PREFIX
 from archiver.delta.generation import read_generation
+from archiver.delta.log import purge_log
 from archiver.delta.protocol import (
     CommitSummary,
     TableMetadata,
@@ -146,6 +147,15 @@ class UnpartitionedTable:
                 dry_run=False,
                 full=True,
             )
+
+    def purge(self) -> None:
+        """Remove what the newest version does not need: files, commits, and the change feed."""
+        self.vacuum(0.0)
+        with self._storage.translate_errors():
+            self._table.create_checkpoint()
+        purge_log(self._storage, int(self._table.version()))
+        for name in (self._storage / _CHANGE_FOLDER).list_sizes():
+            self._storage.remove(f"{_CHANGE_FOLDER}/{name}")
 
     def _write(self, rows: pa.Table, timestamp: int, data_change: bool) -> dict[str, Any]:
         """Write a data file, which is durable then. Returns the action that adds it."""

@@ -26,13 +26,14 @@ class RowClassification:
 
     `new`: to be archived. `replayed`: archived by an earlier read of the same line. `duplicate`:
     same identity and content as an archived row of another line. `conflict`: same identity, other
-    content.
+    content. `erased_again`: of the duplicates, those of a row that was erased.
     """
 
     new: Mask
     replayed: Mask
     duplicate: Mask
     conflict: Mask
+    erased_again: Mask
 
 
 def distinct_integers(values: Array) -> list[int]:
@@ -86,17 +87,20 @@ class ArchivedMatches:
     """The archived rows that have the identities of the rows in `entries`.
 
     `archived`: the index entry of the archived row where `is_archived` is set, zeros elsewhere. Its
-    hash equals that of the row exactly if the content is the same.
+    hash equals that of the row exactly if the content is the same. `is_erased`: where that row was
+    erased since: whatever the content of the new one is, it counts as the same.
     """
 
     entries: Array
     is_archived: Mask
     archived: Array
+    is_erased: Mask
 
     @classmethod
     def none_of(cls, entries: Array) -> "ArchivedMatches":
         """No archived row."""
-        return cls(entries, np.zeros(len(entries), dtype=bool), np.zeros_like(entries))
+        nowhere = np.zeros(len(entries), dtype=bool)
+        return cls(entries, nowhere, np.zeros_like(entries), nowhere.copy())
 
     def record(self, rows: Array, archived: Array) -> None:
         """Record archived rows of the identities of some rows, given by position.
@@ -121,12 +125,26 @@ class ArchivedMatches:
         archived["hash"] = np.where(readings["hash"] == archived["hash"], contents, ~contents)
         self.record(rows, archived)
 
+    def record_erased(self, rows: Array, units: Array, lines: Array) -> None:
+        """Record that the archived rows of some rows, given by position, were erased.
 
-def classify(rows: Array, is_archived: Mask, archived_entries: Array) -> RowClassification:
+        `units`, `lines`: where each of them was read.
+        """
+        self.is_archived[rows] = True
+        self.is_erased[rows] = True
+        self.archived["hash"][rows] = self.entries["hash"][rows]
+        self.archived["unit"][rows] = units
+        self.archived["line"][rows] = lines
+
+
+def classify(
+    rows: Array, is_archived: Mask, archived_entries: Array, is_erased: Mask | None = None
+) -> RowClassification:
     """Compare rows (index entries, in arrival order) with archived rows of the same identity.
 
-    `archived_entries`: the entry of the archived row, where `is_archived` is set. Among rows of one
-    identity in one call, the first counts as archived before the rest.
+    `archived_entries`: the entry of the archived row, where `is_archived` is set. `is_erased`: where
+    it was erased; None: nowhere. Among rows of one identity in one call, the first counts as archived
+    before the rest.
     """
     leader = _find_first_positions(rows["id"])
     is_leader = leader == np.arange(len(rows))
@@ -136,11 +154,13 @@ def classify(rows: Array, is_archived: Mask, archived_entries: Array) -> RowClas
     same_line = archived_entries["line"] == rows["line"]
     replayed = is_archived & same_content & same_unit & same_line
     new = ~is_archived & is_leader
+    duplicate = same_content & ~replayed & ~new
     return RowClassification(
         new=new,
         replayed=replayed,
-        duplicate=same_content & ~replayed & ~new,
+        duplicate=duplicate,
         conflict=~same_content,
+        erased_again=np.zeros_like(duplicate) if is_erased is None else duplicate & is_erased,
     )
 
 

@@ -255,6 +255,7 @@ def count_classified(slices: Sequence[DecodedSlice], classification: RowClassifi
         "replayed": is_replayed,
         "replayed_late": is_replayed & is_late,
         "duplicates": classification.duplicate,
+        "erased_again": classification.erased_again,
     }
     counts = {name: _count_between(ends, mask) for name, mask in masks.items()}
     for position, (decoded, (start, end)) in enumerate(

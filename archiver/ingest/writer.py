@@ -32,7 +32,7 @@ from archiver.chunks import (
     StateChange,
     plan_steps,
 )
-from archiver.delta import StreamSchema, StreamTable
+from archiver.delta import ErasedRow, ErasedRows, StreamSchema, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
 from archiver.ingest.dead_letters import count_letters, retry_rule, retry_unit
@@ -65,7 +65,12 @@ from archiver.ingest.watermarks import (
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
 from archiver.times import Micros, duration_to_micros
-from sql.archive import ChunkGateway, DeadLetterGateway, MarkedDeadLetterRow
+from sql.archive import (
+    ChunkGateway,
+    DeadLetterGateway,
+    ErasureGateway,
+    MarkedDeadLetterRow,
+)
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -118,10 +123,23 @@ class ArchiveWriter:
             self.topics.load()
             self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
             self._keys_ahead = self.catalog.keys_ahead()
+        self._load_erased(connection)
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
         self._interrupted = InterruptedBatches(connection, self.tables)
         self._interrupted.count()
+
+    def _load_erased(self, connection: sql.Connection) -> None:
+        """Learn which rows were erased. An erasure ends this process, so that the next knows more."""
+        gateway = ErasureGateway(connection)
+        key = gateway.get_key()
+        for stream, table in self.tables.items():
+            rows = gateway.list_rows(stream)
+            table.set_erased(
+                ErasedRows.of(
+                    key, [ErasedRow(row.hash, row.unit, row.line, row.hour) for row in rows]
+                )
+            )
 
     @property
     def _chunk_gateway(self) -> ChunkGateway:

@@ -8,6 +8,7 @@ so that a folder of backups holds each once.
 from moirae.backup.creation import FILES_PART, BackupOptions
 from moirae.backup.destination import open_repository, open_scheduled
 from moirae.backup.encryption import create_key_file
+from moirae.backup.erased_list import store_list
 from moirae.backup.manifest import FileEntry, Manifest
 from moirae.backup.repository import Repository
 from moirae.backup.restoration import Restoration, RestoredFiles
@@ -33,5 +34,6 @@ __all__ = [
     "open_scheduled",
     "read_tar",
     "run_backups",
+    "store_list",
     "verify_backup",
 ]

@@ -7,6 +7,7 @@ backups/<name>/database.dump   PostgreSQL's custom format
 backups/<name>/copied-<n>.json data files copied so far; only until the backup is complete
 backups/<name>/manifest.json   written last
 backups/<name>/verified.json   once the backup was verified
+erasures.json                  keyed hashes of the rows that were erased from the workspace
 """
 
 import io
@@ -39,6 +40,7 @@ _LOG = structlog.get_logger()
 _IDENTITY_FILE = "moirae-backup.json"
 _MANIFEST_FILE = "manifest.json"
 _VERIFIED_FILE = "verified.json"
+_ERASURES_FILE = "erasures.json"
 
 
 # Names are the times at which backups were begun.
@@ -334,6 +336,18 @@ class Repository:
         for file_name in self._storage_of(manifest.name).list_sizes():
             if file_name.startswith("copied-"):
                 self._storage.remove(f"backups/{manifest.name}/{file_name}")
+
+    def write_erasures(self, content: bytes) -> None:
+        """Store the list of what was erased from the workspace, which a restore applies."""
+        self._copy_in(_ERASURES_FILE, content)
+
+    def read_erasures(self) -> bytes | None:
+        """The list of what was erased from the workspace; None: nothing is known to be."""
+        if not self._storage.exists(_ERASURES_FILE):
+            return None
+        content = io.BytesIO()
+        self._copy_out(_ERASURES_FILE, content)
+        return content.getvalue()
 
     def mark_verified(self, name: str, is_good: bool) -> None:
         """Record whether a backup, restored beside, is what was backed up."""

@@ -17,6 +17,7 @@ import sql
 from archiver.delta import begin_generation
 from archiver.storage import Storage, as_storage
 from moirae.backup.creation import DATABASE_PART, FILES_PART
+from moirae.backup.erased_list import load_list
 from moirae.backup.manifest import FileEntry, Manifest
 from moirae.backup.postgresql import restore_dump
 from moirae.backup.repository import Ownership, Repository
@@ -138,13 +139,16 @@ class Restoration:
     def restore(self, settings: Settings) -> int:
         """Restore home, archive and database as the next generation; return its number.
 
-        A restore that was interrupted continues.
+        A restore that was interrupted continues. What was erased since the backup is not erased yet:
+        see `moirae.erasure`.
         """
         mark = read_restore_mark(settings.home)
         generation = self._claim_generation() if mark is None else mark.generation
         write_restore_mark(settings.home, RestoreMark(self.manifest.name, generation))
         self.restore_content(settings, generation)
         self._begin_generation(settings, generation)
+        with sql.connect(database_dsn(settings), application_name="moirae restore") as connection:
+            load_list(connection, self._repository)
         os.sync()  # until here the files of archive and embedded database may be in memory
         remove_restore_mark(settings.home)
         return generation

@@ -16,6 +16,7 @@ from archiver.errors import ArchiverError
 from archiver.threads import start_thread
 from moirae.backup.creation import BackupOptions, create_backup
 from moirae.backup.destination import open_scheduled
+from moirae.backup.erased_list import store_list
 from moirae.backup.manifest import Manifest
 from moirae.backup.repository import Repository
 from moirae.config import BackupSettings, Settings
@@ -95,6 +96,7 @@ class _Run:
     def __init__(
         self, connection: sql.Connection, settings: Settings, repository: Repository
     ) -> None:
+        self._connection = connection
         self._records = BackupGateway(connection)
         self._settings = settings
         self._repository = repository
@@ -109,6 +111,7 @@ class _Run:
                     "its disk mounted? To begin anew there, create the folder `backups` in it"
                 )
             manifest = create_backup(self._settings, self._repository, options)
+            store_list(self._connection, self._repository)
         except Stopped:
             raise
         except Exception as error:

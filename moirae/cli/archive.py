@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 
+from moirae.cli.erase import erase
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -23,6 +24,7 @@ from moirae.runtime.storage import (
 )
 
 app = typer.Typer(help="Maintain the files of the archive.")
+app.command()(erase)
 
 # Of closed chunks whose files stay.
 _STORED_STATES = ("recent", "old")

@@ -283,15 +283,18 @@ def restore(
         if restored_file != file.absolute() and restored_file in files.written:
             restored_file.rename(file)
         generation = None
+        erased = 0
         if not files_only:
             settings = load_settings_from_environment(file)
             restoration.check_empty(settings)
             generation = restoration.restore(settings)
+            erased = _erase_again(settings)
     if output is OutputFormat.JSON:
         print_json(
             {
                 **manifest.to_summary(),
                 "generation": generation,
+                "erased": erased,
                 "written": list(map(str, files.written)),
                 "present": list(map(str, files.present)),
             }
@@ -299,6 +302,8 @@ def restore(
         return
     for path in files.present:
         print(f"{path}: exists, not replaced")
+    if erased:
+        print(f"{erased:,} erasures since the backup were applied again")
     if generation is None:
         print(f"files of backup {manifest.name} restored: run `moirae restore` again for the rest")
         return
@@ -312,6 +317,19 @@ def restore(
         "stop it: it cannot notice that it was replaced.",
         file=sys.stderr,
     )
+
+
+def _erase_again(settings: Settings) -> int:
+    """Erase from the restored workspace what was erased since the backup; count the erasures."""
+    from moirae.erasure import Eraser
+    from moirae.runtime import connect_database
+
+    with connect_database(settings, "cli") as connection:
+        eraser = Eraser(settings, connection)
+        unfinished = eraser.list_unfinished()
+        for erasure in unfinished:
+            eraser.finish(erasure.id)
+    return len(unfinished)
 
 
 def _open(destination: str | None, key_file: Path | None, workspace: Path) -> "Repository":

@@ -131,6 +131,11 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
             f"maintenance of {len(chunks):,} chunks fails, their files stay as "
             f"they are: chunk {first['chunk']}: {first['task']}: {_shorten(first['error'])}"
         )
+    if status["unfinished_erasures"]:
+        yield (
+            f"{status['unfinished_erasures']:,} erasures are not finished: run `moirae archive erase "
+            "--continue`"
+        )
     yield from _find_process_problems(status)
 
 

@@ -46,7 +46,8 @@ class StreamStatus(TypedDict):
     """Counters and times of a stream. Dead letters by reason.
 
     `rewritten`: files of the ledger that were changed after they were read; `renamed`: those that
-    were renamed, and read again.
+    were renamed, and read again. `erased`: of the deleted rows, those that were erased on request;
+    `erased_again`: of the duplicates, those that repeat one of them.
     """
 
     accounting: Accounting
@@ -56,6 +57,8 @@ class StreamStatus(TypedDict):
     expired: int
     late: int
     deleted: int
+    erased: int
+    erased_again: int
     skipped: Mapping[str, int]
     units: int
     open_units: int
@@ -360,5 +363,6 @@ class StatusReport(TypedDict):
     backup: BackupStatus
     damaged_files: Sequence[DamagedFileStatus]
     maintenance_errors: Sequence[MaintenanceErrorStatus]
+    unfinished_erasures: int
     disks: Sequence[Mapping[str, Any]]
     storage: StoredBytesStatus

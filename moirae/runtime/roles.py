@@ -87,7 +87,10 @@ class Role:
         Call it before each write that cannot be undone.
         """
         if self._processes.get_epoch(self._role) != self.epoch:
-            raise RoleLost(f"another {self._role} process has taken over the role")
+            raise RoleLost(self._describe_loss())
+
+    def _describe_loss(self) -> str:
+        return f"another {self._role} process has taken over the role, or an erasure ends it"
 
     def reattach(self, connection: sql.Connection) -> None:
         """Hold the role by another connection.
@@ -108,15 +111,17 @@ class Role:
         """Store the time and the state of the process.
 
         `first_commit_seconds`: from the start to the first commit, stored once; None: unknown.
-        `ingest`: the last batch and its engine.
+        `ingest`: the last batch and its engine. Raises `RoleLost` as `fence` does.
         """
-        self._processes.heartbeat(
+        is_current = self._processes.heartbeat(
             self._role,
             self.epoch,
             state=state,
             first_commit_seconds=first_commit_seconds,
             ingest=ingest,
         )
+        if not is_current:
+            raise RoleLost(self._describe_loss())
         if self.metrics is None:
             return
         snapshot = snapshot_metrics(self.metrics)
@@ -156,15 +161,26 @@ class _RoleWait:
     def acquire_lock(self) -> None:
         """Raises `RoleTaken`, or `Stopped`."""
         try:
+            self._await_erasure()
             while not self._processes.try_lock(self._role):
                 if time.monotonic() >= self._look_at:
                     self._look_at = time.monotonic() + OBSERVATION_INTERVAL
                     self._look()
                 time.sleep(_LOCK_POLL)
+                self._await_erasure()
         finally:
             if self._is_waiting and self._standby is not None:
                 with suppress(sql.DatabaseError):
                     self._processes.delete_waiting(self._role, self._standby.machine, os.getpid())
+
+    def _await_erasure(self) -> None:
+        """Nothing is read into memory that is being erased."""
+        started_at = time.monotonic()
+        while self._processes.is_erasing():
+            time.sleep(_LOCK_POLL)
+            if self._standby is not None and self._standby.stop.is_set():
+                raise Stopped
+        self._deadline += time.monotonic() - started_at
 
     def _look(self) -> None:
         """Look at the holder: has it lost its lease, or is it to be waited for?"""
@@ -300,7 +316,7 @@ class ReconnectingRole:
 
     def mark_ended(self) -> None:
         """Store that the process ended in order; skipped while the database is unreachable."""
-        with suppress(sql.DatabaseError):
+        with suppress(sql.DatabaseError, RoleLost):
             self._role.heartbeat("ended")
 
     def fail(self, error: str) -> None:

@@ -19,7 +19,7 @@ import sql
 from archiver.periodic import Periodic
 from archiver.threads import start_daemon
 from moirae.config import Settings, load_settings_from_environment
-from moirae.errors import MoiraeError, Unreachable
+from moirae.errors import MoiraeError, RoleLost, Unreachable
 from moirae.runtime import database, storage
 from moirae.runtime.leases import keep_lease, machine_name
 from moirae.runtime.logs import LogFormat
@@ -118,7 +118,7 @@ class ChildProcess:
         self._kill_process_group()
         now = time.monotonic()
         is_stable = now - self.started_at > _STABLE_AFTER
-        if is_stable or code == Unreachable.exit_code:  # which ends by itself
+        if is_stable or code in (Unreachable.exit_code, RoleLost.exit_code):  # end by themselves
             self.failed_starts = 0
         else:
             self.failed_starts += 1
@@ -130,6 +130,9 @@ class ChildProcess:
             self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
         self.restart_at = now + self.restart_delay
         self.process = None
+        if code == RoleLost.exit_code:
+            _LOG.info("process restarts", action="process_restarts", process=self.name)
+            return
         details = {"exit_code": code}
         if code < 0:
             details["signal"] = -code  # that killed the process
@@ -339,7 +342,8 @@ class _Supervisor:
             if child.process is not None:
                 code = child.process.poll()
             if code is not None:
-                self._exits.add(child.describe_exit(code))
+                if code != RoleLost.exit_code:  # as an erasure has them
+                    self._exits.add(child.describe_exit(code))
                 if code in _FINAL_EXIT_CODES and child.is_vital:
                     return code
                 child.handle_exit(code)

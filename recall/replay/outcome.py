@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sql
 from recall.ledger import ChunkRanges, closed_chunks, expand_pieces
-from sql.recalls import RepeatableRow, ReplayGateway
+from sql.recalls import ErasedSinceRow, RepeatableRow, ReplayGateway
 
 # What a task has read: from piece, to piece (exclusive), appends of each stream (None: failed).
 StoredRead = tuple[int, int, Mapping[str, int] | None]
@@ -67,9 +67,13 @@ def replay(
     `replayers`: by kind of question, `sql` and `similar`.
     """
     chunks = closed_chunks(connection)
-    for row in ReplayGateway(connection).list_repeatable(event_or_task_id):
+    gateway = ReplayGateway(connection)
+    for row in gateway.list_repeatable(event_or_task_id):
+        erasures = [] if row.answered_at is None else gateway.list_erased_since(row.answered_at)
         if row.pieces is None:
             result = not_reproducible("the recall was restarted and has no new answer yet")
+        elif reason := find_erased(row, erasures, chunks):
+            result = not_reproducible(reason)
         else:
             result = _replay(row, replayers[row.request["kind"]], chunks)
         yield ReplayedAnswer(
@@ -94,6 +98,36 @@ def _replay(row: RepeatableRow, replayer: Replayer, chunks: ChunkRanges) -> Repl
         except KeyError as chunk:
             return not_reproducible(f"chunk {chunk}, which it read, has been deleted")
     return replayer(row)
+
+
+def find_erased(
+    row: RepeatableRow, erasures: Sequence[ErasedSinceRow], chunks: ChunkRanges
+) -> str | None:
+    """What was erased of the inputs of an answer since, in words; None: nothing."""
+    for erasure in erasures:
+        moment = f"{erasure.started_at:%Y-%m-%d %H:%M:%S}Z"
+        if row.request["kind"] == "similar":
+            if erasure.events:
+                return f"erased: events, which it may have compared, were erased at {moment}"
+            continue
+        streams = sorted(append_bounds(row.seen).keys() & set(erasure.streams))
+        if streams and _reads_time(row, erasure, chunks):
+            return f"erased: rows of {', '.join(streams)} in its range were erased at {moment}"
+    return None
+
+
+def _reads_time(row: RepeatableRow, erasure: ErasedSinceRow, chunks: ChunkRanges) -> bool:
+    """Whether an answer has read pieces of the time of an erasure."""
+    pieces = row.pieces or ()
+    if row.piece_count is not None:
+        try:
+            pieces = list(expand_pieces(pieces, chunks))
+        except KeyError:
+            return True  # chunks that are gone: which times they had is not known
+    for _, low, high in pieces:
+        if (low is None or low < erasure.last_ts) and high > erasure.first_ts:
+            return True
+    return False
 
 
 def append_bounds(reads: Sequence[StoredRead]) -> dict[str, tuple[int, int]]:

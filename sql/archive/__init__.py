@@ -8,6 +8,8 @@ from sql.archive.column_rewrites import (
 )
 from sql.archive.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.archive.derived_chunks import DerivedChunkGateway
+from sql.archive.erased_records import ErasedRecords, ErasedText
+from sql.archive.erasures import LISTED, ErasedRowRow, ErasureGateway, ErasureRow
 from sql.archive.file_checks import FileCheckGateway, FileCheckRow, FileProblemRow
 from sql.archive.growing_files import GrowingFileGateway, GrowingFileRow
 from sql.archive.lateness import LatenessGateway
@@ -46,6 +48,11 @@ __all__ = [
     "DeadLetterGateway",
     "DeadLetterRow",
     "DerivedChunkGateway",
+    "ErasedRecords",
+    "ErasedRowRow",
+    "ErasedText",
+    "ErasureGateway",
+    "ErasureRow",
     "FileCheckGateway",
     "FileCheckRow",
     "FileProblemRow",
@@ -55,6 +62,7 @@ __all__ = [
     "GrowingFileRow",
     "HeldRelationRow",
     "InterruptedUnitRow",
+    "LISTED",
     "LatenessGateway",
     "LedgerRow",
     "LostRowsRecord",

@@ -56,4 +56,6 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_unread_input", **names)
         self._execute("rename_skipped_records", **names)
         self._execute("rename_tokens", **names)
+        self._execute("rename_erased_rows", **names)
+        self._execute("rename_in_erasures", **names)
         self._execute("rename_stream", **names)

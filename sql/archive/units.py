@@ -42,7 +42,8 @@ class UnitCounts(RecordCounts):
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts(RecordCounts):
-    """The sums of a stream. `deleted`: archived rows that were deleted with expired chunks.
+    """The sums of a stream. `deleted`: archived rows that were deleted, with expired chunks or, of
+    these `erased`, on request. `erased_again`: of the duplicates, those that repeat an erased row.
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
     `tombstones`: records without a value, and `punctuations`: records that close time, which are not
@@ -52,6 +53,8 @@ class StreamCounts(RecordCounts):
 
     stream: str
     deleted: int
+    erased: int
+    erased_again: int
     tombstones: int
     punctuations: int
     units: int
@@ -64,7 +67,7 @@ class StreamCounts(RecordCounts):
 class LedgerRow(RecordCounts):
     """The ledger of a source unit. `unit`: its name; empty for the row of all compacted units.
 
-    `deleted`: archived rows that were deleted with expired chunks.
+    `deleted`: archived rows that were deleted with expired chunks, or erased.
     """
 
     id: int
@@ -265,6 +268,15 @@ class UnitGateway(Gateway):
         """
         self._execute(
             "add_deleted_rows",
+            streams=list(map(itemgetter(0), rows_by_unit)),
+            units=list(map(itemgetter(1), rows_by_unit)),
+            rows=list(rows_by_unit.values()),
+        )
+
+    def add_erased_rows(self, rows_by_unit: Mapping[tuple[str, int], int]) -> None:
+        """Add the number of rows that were erased, as `add_deleted_rows` does."""
+        self._execute(
+            "add_erased",
             streams=list(map(itemgetter(0), rows_by_unit)),
             units=list(map(itemgetter(1), rows_by_unit)),
             rows=list(rows_by_unit.values()),

@@ -117,12 +117,12 @@ class ProcessGateway(Gateway):
         state: str,
         first_commit_seconds: float | None,
         ingest: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record time and state of a process.
+    ) -> bool:
+        """Record time and state of a process; returns whether it is still the one of its role.
 
         The first `first_commit_seconds` and the last `ingest` are kept.
         """
-        self._execute(
+        recorded = self._value(
             "heartbeat",
             role=role,
             epoch=epoch,
@@ -130,6 +130,19 @@ class ProcessGateway(Gateway):
             first_commit_seconds=first_commit_seconds,
             ingest=None if ingest is None else Jsonb(ingest),
         )
+        return recorded is not None
+
+    def is_erasing(self) -> bool:
+        """Whether an erasure runs."""
+        return bool(self._value("is_erasing"))
+
+    def end_all(self) -> None:
+        """Have all processes lose their roles, but for the server and `up`."""
+        self._execute("end_all")
+
+    def list_held(self) -> list[str]:
+        """Which of these roles processes have."""
+        return self._column("list_held")
 
     def fail(self, role: str, epoch: int, error: str) -> None:
         """Record the error by which a process ends."""

@@ -57,6 +57,25 @@ UPDATE processes SET beat_at = clock_timestamp(), state = %(state)s,
     error = CASE WHEN %(state)s = 'starting' THEN error END,
     failed_at = CASE WHEN %(state)s = 'starting' THEN failed_at END
 WHERE role = %(role)s AND epoch = %(epoch)s
+RETURNING epoch
+
+-- is_erasing --
+-- Whether an erasure runs: no process starts meanwhile.
+SELECT NOT pg_try_advisory_xact_lock_shared(hashtextextended('moirae erasure', 0))
+
+-- end_all --
+-- Have all processes end that archive, evaluate, recall, notify or back up: they are not those of their
+-- roles any more.
+UPDATE processes SET epoch = epoch + 1, state = 'ended'
+WHERE role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$'
+
+-- list_held --
+-- Which of these roles a process has.
+SELECT role FROM processes WHERE (role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$')
+    AND EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('moirae ' || role, 0))
+ORDER BY role
 
 -- put_declarations --
 -- What a process has read of the workspace file.

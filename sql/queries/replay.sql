@@ -2,7 +2,7 @@
 -- The inputs of the last answers of the recalls of an event, or of one recall, by its ID. Answers with live rows
 -- are not among them.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.piece_count, t.corpus, t.model, t.seen, t.started_at, r.number,
-    r.coverage, r.answer
+    r.coverage, r.answer, r.at AS answered_at
 FROM tasks t JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 WHERE (t.eid = %(id)s OR t.id = %(id)s) AND t.live_appends IS NULL ORDER BY t.recall, t.created_at
 
@@ -20,3 +20,10 @@ SELECT at FROM contexts WHERE rule = %(rule)s AND version = %(version)s AND eid 
 -- The relation that has got other rows for an event time after a time, and when that was last.
 SELECT relation, max(at) AS at FROM relation_versions
 WHERE relation = ANY(%(relations)s) AND valid_from <= %(ts)s AND at > %(moment)s GROUP BY relation ORDER BY relation
+
+-- list_erased_since --
+-- What was erased after a time: streams, event times in microseconds, number of events.
+SELECT streams, coalesce((extract(epoch FROM first_ts) * 1000000)::bigint, 0) AS first_ts,
+    coalesce((extract(epoch FROM last_ts) * 1000000)::bigint, 0) AS last_ts,
+    coalesce((effects->>'events')::bigint, 0) AS events, started_at
+FROM erasures WHERE coalesce(finished_at, clock_timestamp()) > %(moment)s ORDER BY started_at

@@ -71,6 +71,12 @@ UPDATE skipped_records SET stream = %(new)s WHERE stream = %(old)s
 -- rename_tokens --
 UPDATE tokens SET stream = %(new)s WHERE stream = %(old)s
 
+-- rename_erased_rows --
+UPDATE erased_rows SET stream = %(new)s WHERE stream = %(old)s
+
+-- rename_in_erasures --
+UPDATE erasures SET streams = array_replace(streams, %(old)s, %(new)s) WHERE %(old)s = ANY(streams)
+
 -- rename_stream --
 UPDATE streams SET name = %(new)s, renamed_to = NULL,
     previous_names = array_append(array_remove(previous_names, %(new)s), %(old)s)

@@ -50,12 +50,13 @@ UPDATE units u SET done = true, done_at = clock_timestamp(), newest = f.newest,
     late = f.late + greatest(u.late - f.replayed_late, 0),
     duplicates = f.duplicates, malformed = f.malformed,
     quarantined = f.quarantined, conflicts = f.conflicts, expired = f.expired,
-    late_by_ahead = f.late_by_ahead, tombstones = f.tombstones, punctuations = f.punctuations, fields = f.fields,
+    late_by_ahead = f.late_by_ahead, erased_again = f.erased_again, tombstones = f.tombstones, punctuations = f.punctuations, fields = f.fields,
     format = f.format, size = f.size, modified = f.modified
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS f (id bigint, newest timestamptz, read bigint,
     archived bigint, late bigint, duplicates bigint, malformed bigint, quarantined bigint,
     conflicts bigint, expired bigint, late_by_ahead bigint, tombstones bigint, punctuations bigint, fields text[],
-    format jsonb, size bigint, modified bigint, replayed bigint, replayed_late bigint)
+    format jsonb, size bigint, modified bigint, replayed bigint, replayed_late bigint,
+    erased_again bigint)
 WHERE u.id = f.id
 
 -- add_interrupted --
@@ -92,7 +93,8 @@ UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,
     late = late + %(late)s, duplicates = duplicates + %(duplicates)s,
     malformed = malformed + %(malformed)s, quarantined = quarantined + %(quarantined)s,
     conflicts = conflicts + %(conflicts)s, expired = expired + %(expired)s,
-    late_by_ahead = late_by_ahead + %(late_by_ahead)s, punctuations = punctuations + %(punctuations)s
+    late_by_ahead = late_by_ahead + %(late_by_ahead)s, punctuations = punctuations + %(punctuations)s,
+    erased_again = erased_again + %(erased_again)s
 WHERE id = %(id)s
 
 -- add_deleted_rows --
@@ -138,7 +140,9 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
        coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
        coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
        coalesce(sum(u.expired), 0)::bigint AS expired,
-       coalesce(sum(u.forgotten), 0)::bigint AS deleted,
+       coalesce(sum(u.forgotten + u.erased), 0)::bigint AS deleted,
+       coalesce(sum(u.erased), 0)::bigint AS erased,
+       coalesce(sum(u.erased_again), 0)::bigint AS erased_again,
        coalesce(sum(u.tombstones), 0)::bigint AS tombstones,
        coalesce(sum(u.punctuations), 0)::bigint AS punctuations,
        coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
@@ -151,7 +155,7 @@ FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s
 
 -- list_ledger --
 -- All units of a stream with their counters, oldest first.
-SELECT id, unit, done, forgotten AS deleted, read, archived, late, late_by_ahead, duplicates,
+SELECT id, unit, done, forgotten + erased AS deleted, read, archived, late, late_by_ahead, duplicates,
        malformed, quarantined, conflicts, expired
 FROM units WHERE stream = %(stream)s ORDER BY id
 
@@ -183,10 +187,10 @@ WITH merged AS (
     RETURNING *)
 INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, late_by_ahead,
     duplicates, malformed, quarantined, conflicts, expired, forgotten, dropped, tombstones, punctuations,
-    folded)
+    folded, erased, erased_again)
 SELECT %(stream)s, '', true, max(done_at), max(newest), sum(read), sum(archived), sum(late),
     sum(late_by_ahead), sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
-    sum(forgotten), sum(dropped), sum(tombstones), sum(punctuations), count(*)
+    sum(forgotten), sum(dropped), sum(tombstones), sum(punctuations), count(*), sum(erased), sum(erased_again)
 FROM merged HAVING count(*) > 0
 ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.done_at),
     newest = greatest(u.newest, excluded.newest), read = u.read + excluded.read,
@@ -199,4 +203,17 @@ ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.
     forgotten = u.forgotten + excluded.forgotten, dropped = u.dropped + excluded.dropped,
     tombstones = u.tombstones + excluded.tombstones,
     punctuations = u.punctuations + excluded.punctuations,
-    folded = u.folded + excluded.folded
+    folded = u.folded + excluded.folded,
+    erased = u.erased + excluded.erased, erased_again = u.erased_again + excluded.erased_again
+
+-- add_erased --
+-- Count rows that were erased; those of compacted units count for the row of their stream.
+WITH erased AS (
+    SELECT * FROM unnest(%(streams)s::text[], %(units)s::bigint[], %(rows)s::bigint[])
+        AS d (stream, unit, rows)
+), counted AS (
+    UPDATE units u SET erased = u.erased + d.rows FROM erased d WHERE u.id = d.unit RETURNING u.id)
+UPDATE units u SET erased = u.erased + s.rows
+FROM (SELECT stream, sum(rows)::bigint AS rows FROM erased
+      WHERE unit NOT IN (SELECT id FROM counted) AND unit > 0 GROUP BY stream) s
+WHERE u.stream = s.stream AND u.unit = ''

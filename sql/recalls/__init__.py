@@ -1,7 +1,7 @@
 """Tasks of recalls, commands to them, and answers."""
 
 from sql.recalls.commands import CommandGateway
-from sql.recalls.replay import RepeatableRow, ReplayGateway
+from sql.recalls.replay import ErasedSinceRow, RepeatableRow, ReplayGateway
 from sql.recalls.revisions import (
     AnswerJson,
     AnswerRow,
@@ -35,6 +35,7 @@ __all__ = [
     "Progress",
     "Read",
     "RemainingWorkRow",
+    "ErasedSinceRow",
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",

@@ -15,7 +15,7 @@ class RepeatableRow:
 
     `pieces`, `corpus`, `model`: None after a restart, until the next turn. `piece_count`: how many
     pieces there are where `pieces` names runs of chunks, see `recall.ledger.piece_lists`; else None.
-    `seen`: provenance of an SQL answer.
+    `seen`: provenance of an SQL answer. `answered_at`: when the answer was stored.
     """
 
     id: UUID
@@ -34,6 +34,20 @@ class RepeatableRow:
     number: int
     coverage: Mapping[str, Any]
     answer: Sequence[Mapping[str, Any]]
+    answered_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedSinceRow:
+    """An erasure of rows of some streams. `first_ts`, `last_ts`: between which event times, in
+    microseconds. `events`: number of erased events.
+    """
+
+    streams: Sequence[str]
+    first_ts: int
+    last_ts: int
+    events: int
+    started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,10 @@ class ReplayGateway(Gateway):
     def list_repeatable(self, event_or_task_id: UUID) -> list[RepeatableRow]:
         """The recalls of an event, or one recall, that have an answer, by name."""
         return self._records(RepeatableRow, "list_repeatable", id=event_or_task_id)
+
+    def list_erased_since(self, moment: datetime) -> list[ErasedSinceRow]:
+        """What was erased after the moment."""
+        return self._records(ErasedSinceRow, "list_erased_since", moment=moment)
 
     def list_chunks_expired_since(self, moment: datetime) -> list[ExpiredChunkRow]:
         """Chunks that have expired and whose rows existed at the moment."""

@@ -3,6 +3,7 @@
 from sql.workspace.backups import BackupGateway, BackupRow
 from sql.workspace.identity import WorkspaceGateway, WorkspaceRow
 from sql.workspace.locations import split_password
+from sql.workspace.purge import remove_log, rewrite_tables
 from sql.workspace.snapshots import DatabaseSnapshot, read_snapshot
 
 __all__ = [
@@ -12,5 +13,7 @@ __all__ = [
     "WorkspaceGateway",
     "WorkspaceRow",
     "read_snapshot",
+    "remove_log",
+    "rewrite_tables",
     "split_password",
 ]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ from archiver.delta.data_files.rows import (
 from archiver.delta.data_files.settled_places import NOTHING_SETTLED, SettledPlaces
 from archiver.delta.declarations import differs_by_redaction
 from archiver.delta.digests import compute_digest
+from archiver.delta.erased_rows import NOTHING_ERASED, ErasedRows
 from archiver.delta.files import (
     ADOPTED_PREFIX,
     CLUSTERED_PREFIX,
@@ -68,6 +70,9 @@ from archiver.times import micros_column
 _LARGE_APPEND = 50_000
 
 
+Mask = npt.NDArray[np.bool_]
+
+
 class IdentifiableRows(NamedTuple):
     """Rows with the columns that their identities take. `schema`: with their declarations."""
 
@@ -78,12 +83,16 @@ class IdentifiableRows(NamedTuple):
 class TableFiles:
     """Data files of the table of one stream. `storage`: the folder of the table.
 
-    It can be sent to other processes.
+    It can be sent to other processes. `erased`: rows that were erased from the table, as far as they
+    were loaded.
     """
 
-    def __init__(self, schema: StreamSchema, storage: Storage) -> None:
+    def __init__(
+        self, schema: StreamSchema, storage: Storage, erased: ErasedRows = NOTHING_ERASED
+    ) -> None:
         self.schema = schema
         self.storage = storage
+        self.erased = erased
         self.arrow_schema = schema.arrow_schema()
         # All but the partition, which is not stored in files.
         self.stored_columns = [name for name in self.arrow_schema.names if name != "chunk"]
@@ -144,13 +153,37 @@ class TableFiles:
         is_complete = self.schema.is_identified_by_place or not _has_values(rows, LINE_COLUMN)
         path = self._compact_path(chunk, is_complete)
         file = self._write(path, chunk, rows, "compact")
+        self._check_row_ids(path, chunk, ids)
+        return replace(file, ids=ids.tag)
+
+    def _check_row_ids(self, path: str, chunk: int, ids: RowIds) -> None:
+        """Read a new file back. Raises `RowsLost`."""
         if self.read_row_ids(path) != ids:
             self.storage.remove(path)
             raise RowsLost(
                 f"{self.storage}: the rows of chunk {chunk} are not the same in one file: the files "
                 "stay as they are; run `moirae doctor`"
             )
-        return replace(file, ids=ids.tag)
+
+    def write_remaining(self, file: DataFile, is_erased: Mask) -> DataFile | None:
+        """Write the rows of a file without some, as one file; None: none remain.
+
+        `is_erased`: of its rows, in order. Raises `RowsLost` as `write_compact` does.
+        """
+        if is_erased.all():
+            return None
+        remains = pa.array(~is_erased)
+        if file.is_foreign:
+            path = f"chunk={file.chunk}/{ADOPTED_PREFIX}{uuid4().hex}.parquet"
+            rows = self.read_adopted([file]).filter(remains)
+            written = self._write(path, file.chunk, rows, "compact", has_times=False)
+            return replace(written, oldest=file.oldest, newest=file.newest, is_foreign=True)
+        ids = sum_row_ids(self.read(file.path, ["_id", "_unit"]).filter(remains))
+        rows = keep_other_identities(self.schema, self._read_stored([file]).filter(remains))
+        path = self._compact_path(file.chunk, is_complete=False)
+        written = self._write(path, file.chunk, rows, "compact")
+        self._check_row_ids(path, file.chunk, ids)
+        return replace(written, ids=ids.tag)
 
     def is_small(self, path: str, settled_places: SettledPlaces) -> bool:
         """Whether a clustered file cannot be written in less space now.

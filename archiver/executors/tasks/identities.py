@@ -25,6 +25,7 @@ from archiver.ingest.classify import (
     classify,
     distinct_integers,
 )
+from archiver.ingest.erased_again import record_erased
 
 # Identities of archived files of a table in the memory of one worker process; 40 bytes each.
 _MAX_CACHED_ROWS = 1_000_000
@@ -102,11 +103,15 @@ class NewRows:
 
 @dataclass(frozen=True)
 class OtherRows:
-    """The positions of rows of a blob that are not new, see `compress_integers`."""
+    """The positions of rows of a blob that are not new, see `compress_integers`.
+
+    `erased_again`: of the duplicates, those of erased rows.
+    """
 
     replayed: bytes
     duplicates: bytes
     conflicts: bytes
+    erased_again: bytes
 
 
 @dataclass
@@ -230,7 +235,8 @@ def _classify_rows(
     files = context.buckets[key].files
     readings = _concat_readings(ordered, arrays)
     matches = _find_archived(context.tables[stream], files, entries, rows["ts"], readings)
-    classification = classify(entries, matches.is_archived, matches.archived)
+    record_erased(matches, context.tables[stream].erased, rows["ts"], readings)
+    classification = classify(entries, matches.is_archived, matches.archived, matches.is_erased)
     result = BucketResult()
     start = 0
     for bucket_part, blob_rows in zip(ordered, arrays, strict=True):
@@ -241,6 +247,7 @@ def _classify_rows(
                 replayed=compress_integers(blob_rows["row"][classification.replayed[part]]),
                 duplicates=compress_integers(blob_rows["row"][classification.duplicate[part]]),
                 conflicts=compress_integers(blob_rows["row"][classification.conflict[part]]),
+                erased_again=compress_integers(blob_rows["row"][classification.erased_again[part]]),
             )
     new_rows = rows[classification.new]
     for group in distinct_integers(new_rows["group"]):

@@ -134,6 +134,7 @@ def _process_blob(
     units = unit_positions(rows)
     is_replayed = _mask(len(rows), [other.replayed for other in other_rows])
     is_duplicate = _mask(len(rows), [other.duplicates for other in other_rows])
+    is_erased_again = _mask(len(rows), [other.erased_again for other in other_rows])
     is_conflict = _mask(len(rows), [other.conflicts for other in other_rows])
     is_new = ~(is_replayed | is_duplicate | is_conflict)
     is_archived = is_new | is_replayed
@@ -149,6 +150,7 @@ def _process_blob(
             duplicates=int(is_duplicate[in_unit].sum()),
             replayed=int(is_replayed[in_unit].sum()),
             replayed_late=int((is_replayed & is_late)[in_unit].sum()),
+            erased_again=int(is_erased_again[in_unit].sum()),
         )
         result.counters[unit] = result.counters.get(unit, Counters()) + counters
     for position in np.flatnonzero(is_conflict).tolist():

@@ -28,6 +28,7 @@ from archiver.ingest.classify import (
     RowClassification,
     classify,
 )
+from archiver.ingest.erased_again import record_erased
 from archiver.ingest.open_unit import DecodedSlice
 from archiver.times import micros_column
 
@@ -114,14 +115,18 @@ class StreamAppender:
         ids, hashes = fingerprint(schema, rows, place_keys)
         entries = build_entries(ids, hashes, _unit_ids(slices), _line_numbers(slices))
         matches = ArchivedMatches.none_of(entries)
-        self._find_archived(matches, rows, ts, _readings(slices), chunks)
+        readings = _readings(slices)
+        self._find_archived(matches, rows, ts, readings, chunks)
+        record_erased(matches, self._table.files.erased, ts, readings)
         return ClassifiedRows(
             table=rows,
             ts=ts,
             is_late=np.concatenate([decoded.late_rows.late for decoded in slices]),
             ids=ids,
             entries=entries,
-            classification=classify(entries, matches.is_archived, matches.archived),
+            classification=classify(
+                entries, matches.is_archived, matches.archived, matches.is_erased
+            ),
         )
 
     def append(

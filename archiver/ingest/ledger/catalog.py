@@ -35,6 +35,7 @@ class Counters:
     clock. `tombstones`: records without a value, `punctuations`: records that close time; neither
     are rows, nor in `read`. `replayed`, `replayed_late`: of `archived` and `late`, the rows that an
     interrupted reading had archived.
+    `erased_again`: of `duplicates`, those that repeat an erased row.
     """
 
     read: int = 0
@@ -50,6 +51,7 @@ class Counters:
     punctuations: int = 0
     replayed: int = 0
     replayed_late: int = 0
+    erased_again: int = 0
 
     def __add__(self, other: "Counters") -> "Counters":
         return Counters(*map(operator.add, self.values(), other.values()))

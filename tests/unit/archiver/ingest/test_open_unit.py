@@ -86,7 +86,7 @@ def test_rows_late_only_because_the_watermark_followed_rows_ahead_are_counted() 
     (decoded,) = decode(open_unit)
     archived = np.array([True, True, True])
     none = np.zeros(3, dtype=bool)
-    count_classified([decoded], RowClassification(archived, none, none, none))
+    count_classified([decoded], RowClassification(archived, none, none, none, none))
     assert decoded.late_rows.late.tolist() == [False, True, True]
     assert open_unit.counters == Counters(read=3, archived=3, late=2, late_by_ahead=1)
 
@@ -100,9 +100,10 @@ def test_classified_rows_are_counted_in_their_units() -> None:
         replayed=np.array([False, True, False, False]),
         duplicate=np.array([False, False, True, False]),
         conflict=np.array([False, False, False, True]),
+        erased_again=np.array([False, False, True, False]),
     )
     count_classified(slices, classification)
     assert first.counters == Counters(read=2, archived=2, late=1, replayed=1, replayed_late=1)
-    assert second.counters == Counters(read=2, duplicates=1, conflicts=1)
+    assert second.counters == Counters(read=2, duplicates=1, conflicts=1, erased_again=1)
     (conflict,) = second.refused_lines
     assert (conflict.line, conflict.reason) == (2, "conflict")

@@ -31,6 +31,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "held_relations": [],
         "damaged_files": [],
         "maintenance_errors": [],
+        "unfinished_erasures": 0,
         "restarts": [],
         "source_errors": [],
         "lost_records": [],

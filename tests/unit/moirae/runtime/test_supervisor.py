@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from moirae.config.settings import Settings, load_settings
+from moirae.errors import RoleLost
 from moirae.runtime.logs import LogFormat
 from moirae.runtime.supervisor import ChildProcess, _make_children
 
@@ -29,6 +30,17 @@ def test_drain_starts_no_server(settings: Settings) -> None:
     children = _make_children(settings, drain=True, log_format=LogFormat.AUTO)
     assert {child.name for child in children} == {"live", "recall"}
     assert "--drain" in children[0].arguments
+
+
+def test_process_that_lost_its_role_restarts_without_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ChildProcess, "_kill_process_group", lambda child: None)
+    child = ChildProcess("live", [])
+    with capture_logs() as entries:
+        child.handle_exit(RoleLost.exit_code)
+    assert [entry["log_level"] for entry in entries] == ["info"]
+    assert child.failed_starts == 0
 
 
 def test_exit_by_a_signal_is_logged_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:

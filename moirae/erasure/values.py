@@ -1,0 +1,131 @@
+"""What an erased value looks like in other records, and records without it. No I/O."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+MASK = "[erased]"
+"""What stands in place of an erased value in records that stay."""
+
+# Shorter texts are in too much else; texts up to so many characters are found as whole words only.
+MIN_LENGTH = 3
+_WORD_LENGTH = 7
+# Numbers with fewer digits are in too much else.
+MIN_DIGITS = 6
+_PATTERN_VALUES = 200  # alternatives of one regular expression
+_WORD = "[A-Za-z0-9_]"
+
+
+def is_searchable(text: str) -> bool:
+    """Whether a value can be told from other text."""
+    text = text.strip()
+    if text.lstrip("-").isdigit():
+        return len(text.lstrip("-")) >= MIN_DIGITS
+    return len(text) >= MIN_LENGTH
+
+
+def occurs_in(value: str, text: str) -> bool:
+    """Whether a text holds a value, as it is or as JSON has it."""
+    return ErasedValues([value]).search(text)
+
+
+class ErasedValues:
+    """Values to be removed from texts and JSON documents."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        self._values = sorted(set(values), key=len, reverse=True)  # the longest that fits
+        self._whole = set(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @cached_property
+    def patterns(self) -> Sequence[str]:
+        """Regular expressions, of PostgreSQL and of Python, that match each of them."""
+        alternatives = [_alternative(form) for value in self._values for form in _forms(value)]
+        return [
+            "|".join(alternatives[start : start + _PATTERN_VALUES])
+            for start in range(0, len(alternatives), _PATTERN_VALUES)
+        ]
+
+    @cached_property
+    def _compiled(self) -> Sequence[re.Pattern[str]]:
+        return [re.compile(pattern) for pattern in self.patterns]
+
+    def search(self, text: str) -> bool:
+        """Whether a text has one of them."""
+        return any(pattern.search(text) for pattern in self._compiled)
+
+    def search_bytes(self, content: bytes) -> bool:
+        """Whether bytes have one of them."""
+        return self.search(content.decode("utf-8", "replace"))
+
+    def mask(self, value: Any) -> Any:
+        """A text or a JSON value without them. Numbers that are one of them become null."""
+        if isinstance(value, str):
+            return self._mask_text(value)
+        if isinstance(value, bool) or value is None:
+            return value
+        if isinstance(value, int):
+            return None if str(value) in self._whole else value
+        if isinstance(value, Mapping):
+            return {self._mask_text(name): self.mask(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.mask(item) for item in value]
+        return value
+
+    def _mask_text(self, text: str) -> str:
+        for pattern in self._compiled:
+            text = pattern.sub(MASK, text)
+        return text
+
+    def mask_json(self, text: str) -> str:
+        """A JSON document without them; the same text if it has none."""
+        if not self.search(text):
+            return text
+        try:
+            document = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return self._mask_text(text)
+        return orjson.dumps(self.mask(document), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _forms(value: str) -> Iterable[str]:
+    """The value as a text has it, as JSON has it, and as JSON in JSON has it."""
+    forms = [value]
+    for _ in range(2):
+        forms.append(orjson.dumps(forms[-1]).decode()[1:-1])
+    return dict.fromkeys(forms)
+
+
+def _alternative(form: str) -> str:
+    escaped = "".join(
+        character
+        if character.isalnum() or ord(character) > 127 or character in "_ "
+        else f"\\{character}"
+        if character.isprintable()
+        else f"\\u{ord(character):04x}"
+        for character in form
+    )
+    if len(form) > _WORD_LENGTH:
+        return escaped
+    return f"(?<!{_WORD}){escaped}(?!{_WORD})"
+
+
+def json_leaves(document: Any) -> Iterator[str]:
+    """The texts and whole numbers of a JSON value, as texts."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, bool):
+        return
+    elif isinstance(document, int):
+        yield str(document)
+    elif isinstance(document, Mapping):
+        for item in document.values():
+            yield from json_leaves(item)
+    elif isinstance(document, list):
+        for item in document:
+            yield from json_leaves(item)
