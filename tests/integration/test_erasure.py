@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from archiver.chunks import Compaction
+from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.erasure import Eraser, ErasureCondition
 from moirae.runtime.database import release_database
 from sql.archive import UnitGateway
 from sql.archive.erased_records import DELETED_TABLES, EXEMPT_TABLES, MASKED_TABLES
-from tests.backups import START, Filled, filled, problems_of
+from tests.backups import START, Filled, filled, make_backup, problems_of
 
 WORKSPACE = """
 home: .moirae
@@ -165,3 +167,25 @@ def test_each_table_says_what_an_erasure_does_with_it(archive: Filled) -> None:
     }
     assert may_hold_text & tables <= set(listed), "name new tables in sql/archive/erased_records.py"
     assert set(listed) <= tables, "a list names a table that is gone"
+
+
+def test_restore_of_an_earlier_backup_erases_again(archive: Filled, public_folder: Path) -> None:
+    backups = public_folder / "backups"
+    earlier = make_backup(archive.settings, backups)
+    erase(archive)
+    make_backup(archive.settings, backups)  # with the list of erasures
+    file = public_folder / "restored" / "moirae.yaml"
+    file.parent.mkdir()
+    arguments = ["restore", str(backups), "--backup", earlier.name, "--workspace", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    settings = load_settings_from_environment(file)
+    assert files_with(settings.home) == []
+    assert problems_of(settings) == []
+    with filled(settings) as restored:
+        assert archived_users(restored) == [(n, OTHER) for n in range(160) if n % 10 != 3]
+        post(restored, [13], user="changed", note=None)
+        sums = UnitGateway(restored.connection).sum_by_stream()
+        (counts,) = [counts for counts in sums if counts.stream == "cpu"]
+        assert (counts.erased, counts.erased_again, counts.duplicates) == (16, 1, 1)
+    release_database(settings)
