@@ -18,17 +18,26 @@ from moirae.runtime.storage import open_storage, recalled_streams
 
 @dataclass(frozen=True)
 class BacktestArchive:
-    """`finder`: evaluates rules. `watermarks`: by stream. `oldest`, `newest`: of the rows."""
+    """`finder`: evaluates rules. `watermarks`: by stream. `oldest`, `newest`: of the rows.
+
+    `has_alerts`: contexts may read the alerts of other rules; there are none of files.
+    """
 
     finder: PastFinder
     reader: Reader
     watermarks: Mapping[str, Micros | None]
     oldest: Mapping[str, Micros]
     newest: Mapping[str, Micros]
+    has_alerts: bool = True
 
     @classmethod
     def create(
-        cls, finder: PastFinder, reader: Reader, watermarks: Mapping[str, Micros | None]
+        cls,
+        finder: PastFinder,
+        reader: Reader,
+        watermarks: Mapping[str, Micros | None],
+        *,
+        has_alerts: bool = True,
     ) -> "BacktestArchive":
         """`reader`: of the archive over which `finder` evaluates."""
         oldest: dict[str, Micros] = {}
@@ -38,7 +47,7 @@ class BacktestArchive:
             if files:
                 oldest[stream] = min(file.oldest for file in files)
                 newest[stream] = max(file.newest for file in files)
-        return cls(finder, reader, watermarks, oldest, newest)
+        return cls(finder, reader, watermarks, oldest, newest, has_alerts)
 
 
 def open_archive(

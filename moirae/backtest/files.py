@@ -38,7 +38,8 @@ def open_files(
     finder = PastFinder(spark, reader, relations, settings.recall.engine)
     archive = BacktestArchive.create(finder, reader, {})
     end = max(archive.newest.values(), default=0) + _END_OF_INPUT
-    return BacktestArchive.create(finder, reader, dict.fromkeys(reader.streams, end))
+    watermarks = dict.fromkeys(reader.streams, end)
+    return BacktestArchive.create(finder, reader, watermarks, has_alerts=False)
 
 
 def _read(settings: Settings, stream: str, paths: Sequence[Path]) -> pa.Table:

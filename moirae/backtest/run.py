@@ -27,6 +27,7 @@ from moirae.backtest.backtest_events import BacktestEvents
 from moirae.backtest.slices import BacktestRange, choose_days
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap
+from moirae.rules import find_alert_readers
 from moirae.rules.requests import where_needs_alerts
 from recall.query import Shape
 
@@ -154,9 +155,13 @@ def _group_by_shape(tests: Sequence[Backtest]) -> Iterable[Sequence[Backtest]]:
     return groups.values()
 
 
-def find_notes(rule: ActiveRule) -> list[str]:
-    """What of a rule a back-test leaves out."""
+def find_notes(rule: ActiveRule, *, has_alerts: bool = True) -> list[str]:
+    """What of a rule a back-test leaves out. `has_alerts`: see `BacktestArchive`."""
     notes: list[str] = []
+    readers = find_alert_readers(rule.spec)
+    if readers and not has_alerts:
+        names = ", ".join(sorted(readers))
+        notes.append(f"files have no alerts: contexts that read alerts have no rows: {names}")
     if rule.spec.where is not None and rule.recalls_every_event:
         notes.append("where is not evaluated, since the rule has recall_on: every")
     if where_needs_alerts(rule.definition, rule.tables):

@@ -205,7 +205,7 @@ class _Session:
         start, tested = from_micros(change.done_from), change.range
         report |= {
             "complete": is_complete,
-            "notes": find_notes(rule),
+            "notes": find_notes(rule, has_alerts=self.workspace.archive.has_alerts),
             "from": start,
             "to": from_micros(min(tested.end, tested.newest)),
             "events": change.tests[0].count_events(),

@@ -140,7 +140,7 @@ def _report(
         "rule": definition.name,
         "from": start,
         "to": end,
-        "notes": find_notes(tests[0].rule),
+        "notes": find_notes(tests[0].rule, has_alerts=tests[0].archive.has_alerts),
         "values": rows,
     }
 

@@ -9,8 +9,11 @@ import pytest
 
 from moirae.alerts.event import Event
 from moirae.alerts.event_columns import EventColumns
-from moirae.backtest.run import Backtest, plan_backtest
+from moirae.backtest.run import Backtest, find_notes, plan_backtest
 from moirae.backtest.slices import BacktestRange
+from moirae.evaluation.plan import ActiveRule
+from moirae.rules import AlertSpec, Definition
+from moirae.rules.rule_set import Rule
 
 
 def test_range_begins_with_the_first_window_of_the_oldest_rows() -> None:
@@ -53,3 +56,20 @@ def test_a_rule_that_fails_keeps_what_was_found_before() -> None:
     error = ValueError("no")
     test.add(error, done_from=20)
     assert (test.error, test.done_from, len(test.events)) == (error, 40, 1)
+
+
+def test_contexts_over_alerts_are_named_where_there_are_no_alerts() -> None:
+    spec = AlertSpec.model_validate(
+        {
+            "alert": "A",
+            "expr": "SELECT ts FROM s",
+            "context": {
+                "others": {"sql": "SELECT rule FROM alerts", "within": "10m"},
+                "near": {"sql": "SELECT v FROM s", "within": "1m"},
+            },
+        }
+    )
+    rule = ActiveRule.create(Definition(Rule("g", spec, ()), {}, (), ()), {"s": "ts"}, frozenset())
+    assert find_notes(rule) == []
+    (note,) = find_notes(rule, has_alerts=False)
+    assert note.endswith("have no rows: others")
