@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from archiver.chunks import Compaction
+from archiver.executors import ExecutorIngest
+from archiver.ingest.engines import EngineMode, EnginePolicy
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.erasure import Eraser, ErasureCondition
@@ -18,6 +20,7 @@ from moirae.runtime.database import release_database
 from sql.archive import UnitGateway
 from sql.archive.erased_records import DELETED_TABLES, EXEMPT_TABLES, MASKED_TABLES
 from tests.backups import START, Filled, filled, make_backup, problems_of
+from tests.inline_jobs import InlineJobs
 
 WORKSPACE = """
 home: .moirae
@@ -114,11 +117,19 @@ def test_no_byte_is_left_in_archive_and_database(archive: Filled) -> None:
     assert arguments == {"text": "about [erased] again", "number": 5}
 
 
-def test_accounting_is_exact_and_repeated_rows_are_duplicates(archive: Filled) -> None:
+@pytest.mark.parametrize("mode", ["local", "spark"])
+def test_accounting_is_exact_and_repeated_rows_are_duplicates(
+    archive: Filled, mode: EngineMode
+) -> None:
     erase(archive)
     with filled(archive.settings) as reopened:
+        engines = reopened.writer.engines
+        engines.policy = EnginePolicy(mode)
+        engines.executors = ExecutorIngest(InlineJobs(), engines.sizes)
         post(reopened, [13, 23, 24])
         post(reopened, [33], user="changed", note=None)
+        assert engines.stats is not None
+        assert engines.stats.engine == mode
         sums = UnitGateway(reopened.connection).sum_by_stream()
         (counts,) = [counts for counts in sums if counts.stream == "cpu"]
         assert (counts.archived, counts.duplicates, counts.conflicts) == (160, 4, 0)
@@ -135,6 +146,22 @@ def test_unread_batches_lose_their_lines(archive: Filled) -> None:
     archive.archive()
     assert [n for n, _ in archived_users(archive) if n > 200] == [204]
     assert files_with(archive.settings.home) == []
+
+
+def test_dead_letters_and_versions_of_relations_go(archive: Filled) -> None:
+    lines = [f'{{"ts": "no time", "user": "{SECRET}"}}', '{"ts": "no time", "user": "x"}']
+    archive.landing.write_batch("push-bad", ".jsonl", "\n".join(lines).encode())
+    archive.archive()
+    for user, site in ((SECRET, "a"), ("x", f"of {SECRET}"), ("y", "b")):
+        archive.connection.execute(
+            "INSERT INTO relation_versions (relation, key, valid_from, row) VALUES ('r', %s, now(), %s)",
+            (json.dumps({"user": user}), json.dumps({"user": user, "site": site})),
+        )
+    row = erase(archive)
+    assert row.effects["changed"]["dead_letters"] == 1
+    assert row.effects["changed"]["relation_versions"] == 2
+    assert files_with(archive.settings.home) == []
+    assert problems_of(archive.settings) == []
 
 
 def test_nothing_is_changed_by_a_choice(archive: Filled) -> None:
