@@ -115,7 +115,7 @@ def test_files_of_a_stream_are_deleted_before_those_of_others() -> None:
                 until = datetime.fromtimestamp(ended["cpu"] / 1e6, UTC)
                 # The end of a chunk: of the last one whose rows are all older than 6 h.
                 assert START + timedelta(hours=16) < until <= newest - timedelta(hours=6)
-                kept = (newest - until) // timedelta(minutes=1) + 2
+                kept = (newest - until) // timedelta(minutes=1) + 1  # all are before the event
                 assert answers["own"]["rows"] == [{"n": kept}]
                 assert answers["other"]["coverage"]["ended"] == {}
                 assert answers["other"]["rows"] == [{"n": MINUTES}]
