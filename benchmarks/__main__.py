@@ -12,6 +12,7 @@ _MODULES_BY_GOAL = {
     "A3": "benchmarks.page_load",
     "AC-1": "benchmarks.seasonal_norms",
     "AC-3": "benchmarks.ranking",
+    "AC-4": "benchmarks.incident_groups",
     "AQ1": "benchmarks.growing_ranges",
     "AQ2": "benchmarks.seasonal_ranges",
     "AQ3": "benchmarks.strata",
