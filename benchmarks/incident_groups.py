@@ -106,8 +106,8 @@ def _load_faults(path: Path) -> _AlertSet:
     observations: list[_Observation] = []
     for failure, rows in json.loads((path / "metrics.json").read_text()).items():
         for ts, component, node, metric, direction in rows:
-            places = tuple(filter(None, (component, node)))
-            observations.append((int(ts) / 1000, failure, f"{metric}:{direction}", places))
+            locations = tuple(filter(None, (component, node)))
+            observations.append((int(ts) / 1000, failure, f"{metric}:{direction}", locations))
     for failure, rows in json.loads((path / "traces.json").read_text()).items():
         for ts, source, target, operation, kind in rows:
             rule = f"{re.sub(r'[0-9.]+:[0-9]+', '', operation)}:{kind}"
@@ -156,15 +156,15 @@ def _raise_alerts(observations: list[_Observation]) -> list[_KnownAlert]:
     alerts: list[_KnownAlert] = []
     latest: dict[tuple[str, tuple[str, ...]], float] = {}
     recent: deque[tuple[float, str]] = deque()
-    for ts, failure, rule, places in sorted(observations):
-        recent.append((ts, f"{places[0]}:{rule}"))
+    for ts, failure, rule, locations in sorted(observations):
+        recent.append((ts, f"{locations[0]}:{rule}"))
         while recent[0][0] < ts - _CONTEXT:
             recent.popleft()
-        last = latest.get((rule, places), -math.inf)
-        latest[rule, places] = ts
+        last = latest.get((rule, locations), -math.inf)
+        latest[rule, locations] = ts
         if ts - last >= _SILENCE:
             terms = frozenset(term for _, term in recent)
-            alerts.append(_KnownAlert(ts, failure, rule, places, terms))
+            alerts.append(_KnownAlert(ts, failure, rule, locations, terms))
     return alerts
 
 
@@ -177,7 +177,7 @@ def _measure(alert_set: _AlertSet) -> BenchmarkResult:
             int(alert.ts * _SECOND),
             make_features(
                 alert.terms,
-                {f"place{index}": place for index, place in enumerate(alert.places)},
+                {f"place{index}": node for index, node in enumerate(alert.places)},
                 alert_set.topology,
                 1,
                 (),
@@ -228,15 +228,15 @@ def _score(
     alerts: Sequence[_KnownAlert], groups: Sequence[Hashable], *, with_background: bool
 ) -> tuple[float, float]:
     """Precision and recall over all pairs."""
-    known = []
+    labelled = []
     for number, (alert, group) in enumerate(zip(alerts, groups, strict=True)):
         if alert.failure is not None:
-            known.append((group, alert.failure))
+            labelled.append((group, alert.failure))
         elif with_background:
-            known.append((group, str(number)))
-    hits = _count_pairs(Counter(known))
-    proposed = _count_pairs(Counter(group for group, _ in known))
-    real = _count_pairs(Counter(failure for _, failure in known))
+            labelled.append((group, str(number)))
+    hits = _count_pairs(Counter(labelled))
+    proposed = _count_pairs(Counter(group for group, _ in labelled))
+    real = _count_pairs(Counter(failure for _, failure in labelled))
     return hits / proposed if proposed else 1.0, hits / real if real else 1.0
 
 

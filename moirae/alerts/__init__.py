@@ -14,6 +14,7 @@ from moirae.alerts.event import (
     make_alert_id,
     make_event,
     make_fingerprint,
+    make_incident_id,
 )
 from moirae.alerts.event_columns import EventColumns, EventKey, Positions
 from moirae.alerts.external import (
@@ -84,6 +85,7 @@ __all__ = [
     "make_event_row",
     "make_external_event",
     "make_fingerprint",
+    "make_incident_id",
     "make_lifetime_row",
     "parse_position",
     "rank_steps",

@@ -89,6 +89,11 @@ def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
     return _make_id(canonical_json(name))
 
 
+def make_incident_id(alert: UUID) -> UUID:
+    """The ID of the incident that begins with an alert."""
+    return _make_id(f"incident {alert}")
+
+
 def make_alert_id(rule: str, eid: UUID) -> UUID:
     """The ID of the alert of a rule that starts with an event."""
     return _make_id(f"alert {rule} {eid}")

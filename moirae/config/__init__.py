@@ -16,7 +16,13 @@ from moirae.config.durations import (
 )
 from moirae.config.external_alerts import EXTERNAL_ALERTS
 from moirae.config.matchers import Matcher
-from moirae.config.notifications import GROUP_BY_ALL, Heartbeat, InhibitRule, Route
+from moirae.config.notifications import (
+    GROUP_BY_ALL,
+    INCIDENT_LABEL,
+    Heartbeat,
+    InhibitRule,
+    Route,
+)
 from moirae.config.paths import interpolate
 from moirae.config.positions import locate
 from moirae.config.push_sources import LokiSource, OtlpSource, RemoteWriteSource
@@ -51,6 +57,7 @@ __all__ = [
     "FILE_NAME",
     "FileSource",
     "GROUP_BY_ALL",
+    "INCIDENT_LABEL",
     "Heartbeat",
     "HttpSource",
     "Kafka",

@@ -20,6 +20,8 @@ from moirae.documents.types import (
 )
 
 GROUP_BY_ALL = "..."
+INCIDENT_LABEL = "incident"
+"""In `group_by`: the incident of an alert."""
 _MAX_DEPTH = 16  # levels of routes
 
 
@@ -42,7 +44,8 @@ class Route(ConfigModel):
     )
     group_by: tuple[Text, ...] | None = Field(
         default=None,
-        description="Labels whose values make a group; ['...']: all; null: as the route above.",
+        description="Labels whose values make a group; ['...']: all; incident: one message for each "
+        "incident of alerts; null: as the route above.",
     )
     group_wait: Duration | None = Field(
         default=None, description="Time until the first message of a group; null: 30s."

@@ -8,7 +8,6 @@ from moirae.incidents.grouping import (
     Grouper,
     GroupingPolicy,
     Placement,
-    make_incident_id,
     propose_incidents,
 )
 from moirae.incidents.load import load_contexts
@@ -25,7 +24,6 @@ __all__ = [
     "SimilarIncident",
     "load_contexts",
     "make_features",
-    "make_incident_id",
     "propose_incidents",
     "rank_similar",
     "read_changes",

@@ -9,9 +9,10 @@ later ones as if it had placed all of them.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import UUID
 
 from archiver.times import Micros
+from moirae.alerts import make_incident_id
 from moirae.incidents.alert_features import KINDS, AlertFeatures, Kind
 from moirae.incidents.decisions import Decision, Decisions
 from moirae.incidents.describe import describe_decision, describe_overlap
@@ -38,11 +39,6 @@ class Placement:
     incident: UUID
     overlap: float
     reason: str
-
-
-def make_incident_id(alert: UUID) -> UUID:
-    """The ID of the incident that begins with an alert."""
-    return uuid5(NAMESPACE_OID, f"moirae incident {alert}")
 
 
 def propose_incidents(

@@ -87,7 +87,7 @@ def list_groups(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[di
         for node in present.nodes:
             if pattern is not None and not pattern.fullmatch(node.options.receiver):
                 continue
-            labels = node.group_labels(present.alert.labels)
+            labels = node.group_labels(present.alert.labels, present.alert.group_incident)
             group = groups.setdefault(
                 (node.id, str(sorted(labels.items()))),
                 {"labels": labels, "receiver": {"name": node.options.receiver}, "alerts": []},

@@ -27,11 +27,12 @@ class AlertChangeRow:
 class NotifiedAlertRow(PresentAlertRow):
     """An alert as notifications need it. `raised_at`: when it was stored, if it never fired.
 
-    `end_reason`: ended or no_data; None: not known.
+    `end_reason`: ended or no_data; None: not known. `incident`: in which it is, None: not placed.
     """
 
     raised_at: datetime
     acknowledged: bool
+    incident: UUID | None
     end_reason: str | None
 
 

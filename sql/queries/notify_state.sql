@@ -23,7 +23,8 @@ WHERE id = ANY(%(ids)s) AND raised_at >= (SELECT min(at) FROM changes) AND NOT E
 -- list_alerts --
 -- Alerts as they are now.
 SELECT id, eid, rule, version, key, labels, annotations, state, history, history_final, starts_at, fired_at, ends_at, end_reason,
-    coalesce(raised_at, created_at) AS raised_at, updated_at, past OR quiet AS past, EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack') AS acknowledged
+    coalesce(raised_at, created_at) AS raised_at, updated_at, past OR quiet AS past, EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack') AS acknowledged,
+    (SELECT m.incident FROM incident_alerts m WHERE m.alert_id = alerts.id) AS incident
 FROM alerts WHERE id = ANY(%(ids)s)
 
 -- list_active --

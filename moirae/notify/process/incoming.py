@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from moirae.notify.process.store import NotifyStore
-from moirae.notify.routing.alert import NotifiedAlert
+from moirae.notify.routing.alert import NotifiedAlert, make_labels
 from moirae.notify.routing.grouping import Grouping
 from moirae.notify.routing.intake import (
     Hold,
@@ -199,7 +199,8 @@ class Incoming:
         waits = self._store.load_waits()
         for row in rows:
             hold = self._held[row.id].hold
-            if is_hold_over(row, hold, waits_of(waits, row.rule), answered.get(row.eid, 0), now):
+            alert_waits = self._waits_of(row, waits)
+            if is_hold_over(row, hold, alert_waits, answered.get(row.eid, 0), now):
                 self._drop_hold(row.id)
                 alert = self._describe(row, now)
                 if alert.is_resolved:
@@ -299,9 +300,15 @@ class Incoming:
     def _find_hold(
         self, row: NotifiedAlertRow, alert: NotifiedAlert, waits: Mapping[str, RuleWaits]
     ) -> Hold | None:
-        rule = waits_of(waits, row.rule)
-        shortest_wait = self._shortest_wait(alert) if rule.history else timedelta.max
-        return find_hold(row, rule, self.notify_within, shortest_wait)
+        alert_waits = self._waits_of(row, waits)
+        shortest_wait = self._shortest_wait(alert) if alert_waits.history else timedelta.max
+        return find_hold(row, alert_waits, self.notify_within, shortest_wait)
+
+    def _waits_of(self, row: NotifiedAlertRow, waits: Mapping[str, RuleWaits]) -> RuleWaits:
+        """How long the first message about an alert waits: for its rule, and for its routes."""
+        nodes = find_routes(self.grouping.policy.root, make_labels(row.labels, row.key))
+        groups_by_incident = any(node.groups_by_incident for node in nodes)
+        return replace(waits_of(waits, row.rule), incident=groups_by_incident)
 
     def _hold(self, row: NotifiedAlertRow, hold: Hold, now: datetime) -> None:
         self._held[row.id] = _HeldAlert(hold, now, row.rule)

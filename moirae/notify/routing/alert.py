@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 from uuid import UUID
 
-from moirae.alerts import canonical_json
+from moirae.alerts import canonical_json, make_incident_id
 from moirae.config.matchers import Matcher
 
 EndReason = Literal["ended", "no_data", "withdrawn"]
@@ -43,6 +43,7 @@ class NotifiedAlert:
 
     `labels`: also the values of its key. `ends_at` None: it fires. `end_reason`: why it ended.
     `withdrawn_by`: what withdrew it; None: nothing has.
+    `incident`: in which it was when it fired; None: in none yet.
     `is_acknowledged`: somebody looks after it. `is_late`: it fired long ago by the clock.
     `is_restored`: receivers may know it from the workspace before its restore.
     """
@@ -59,9 +60,15 @@ class NotifiedAlert:
     ends_at: datetime | None = None
     end_reason: EndReason | None = None
     withdrawn_by: WithdrawalCause | None = None
+    incident: UUID | None = None
     is_acknowledged: bool = False
     is_late: bool = False
     is_restored: bool = False
+
+    @property
+    def group_incident(self) -> UUID:
+        """The incident by which routes group it: one of its own if it is in none."""
+        return self.incident or make_incident_id(self.id)
 
     @property
     def is_resolved(self) -> bool:

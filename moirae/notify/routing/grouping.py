@@ -6,11 +6,12 @@ and what changed since is taken by `take_changes`.
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+from moirae.config import INCIDENT_LABEL
 from moirae.notify.routing.alert import NotifiedAlert, format_labels
 from moirae.notify.routing.message import Cause, Message
 from moirae.notify.routing.muting import Muting
@@ -130,6 +131,7 @@ class Grouping:
             for alert_id in stored.members:
                 alert = alerts_by_id.get(alert_id)
                 if alert is not None:
+                    alert = _keep_incident(alert, stored.labels)
                     group.members[alert.member] = alert
                     self._alerts[alert.member] = alert
                     self.muting.put(alert)
@@ -177,6 +179,10 @@ class Grouping:
 
         `waits_since`: from which `group_wait` of a new group counts; None: from now.
         """
+        previous = self._alerts.get(alert.member)
+        if previous is not None and previous.id == alert.id:
+            # What people decide later applies to later alerts: this one was sent in that group.
+            alert = replace(alert, incident=previous.incident)
         self.muting.put(alert)
         if alert.is_resolved:
             previous = self._alerts.get(alert.member)
@@ -191,7 +197,7 @@ class Grouping:
     def _insert(
         self, node: RouteNode, alert: NotifiedAlert, now: datetime, waits_since: datetime
     ) -> None:
-        labels = node.group_labels(alert.labels)
+        labels = node.group_labels(alert.labels, alert.group_incident)
         key = f"{node.key}:{format_labels(labels)}"
         group = self._groups.get((node.id, key))
         if group is None:
@@ -227,7 +233,7 @@ class Grouping:
                 member: alert
                 for member, alert in group.members.items()
                 if group.node in find_routes(policy.root, alert.labels)
-                and group.node.group_labels(alert.labels) == group.labels
+                and group.node.group_labels(alert.labels, alert.group_incident) == group.labels
             }
             self._changed_groups[group.id] = group
         for alert in alerts:
@@ -359,7 +365,9 @@ class Grouping:
     def _forget(self, alert: NotifiedAlert) -> None:
         """Forget an alert that ended, once no group has it."""
         for node in find_routes(self._policy.root, alert.labels):
-            key = f"{node.key}:{format_labels(node.group_labels(alert.labels))}"
+            key = (
+                f"{node.key}:{format_labels(node.group_labels(alert.labels, alert.group_incident))}"
+            )
             group = self._groups.get((node.id, key))
             if group is not None and alert.member in group.members:
                 return
@@ -393,6 +401,14 @@ def find_moved(entry: LogEntry, alerts: Iterable[NotifiedAlert]) -> set[UUID]:
         if not alert.is_resolved
         and entry.starts.get(str(alert.id), alert.starts_at) != alert.starts_at
     }
+
+
+def _keep_incident(alert: NotifiedAlert, group_labels: Mapping[str, str]) -> NotifiedAlert:
+    """An alert with the incident by which a group has it; as it is if the group is of no incident."""
+    incident = group_labels.get(INCIDENT_LABEL)
+    if incident is None or INCIDENT_LABEL in alert.labels:
+        return alert
+    return replace(alert, incident=UUID(incident))
 
 
 def _to_stored(group: AlertGroup) -> StoredGroup:

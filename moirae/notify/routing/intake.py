@@ -22,6 +22,8 @@ WHERE_WAIT = timedelta(seconds=30)
 """How long a first message waits for the result of `where`, unless the rule says it."""
 HISTORY_WAIT = timedelta(seconds=0.5)
 """How long a first message waits for the answers of recalls, unless the rule says it."""
+INCIDENT_WAIT = timedelta(seconds=5)
+"""How long a first message waits until its alert is placed in an incident, if a route groups by it."""
 # What waits for unread input waits at least so long: the live process looks at its input at
 # intervals, and reports what has waited for some seconds.
 _CATCH_UP_TIME = timedelta(seconds=12)
@@ -32,12 +34,13 @@ class RuleWaits:
     """How long the first message about an alert of a rule waits.
 
     `where`: for the result of its condition; None: it has none. `history`: for the answers of its
-    `recalls`.
+    `recalls`. `incident`: whether a route of the alert groups by incident.
     """
 
     where: timedelta | None = None
     history: timedelta = timedelta(0)
     recalls: int = 0
+    incident: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def describe_row(row: NotifiedAlertRow, now: datetime, is_late: bool = False) ->
         ends_at=ends_at,
         end_reason=reason,
         withdrawn_by=withdrawn_by,
+        incident=row.incident,
         is_acknowledged=row.acknowledged,
         is_late=is_late,
     )
@@ -108,6 +112,8 @@ def find_hold(
         return Hold("history", row.raised_at + waits.where)
     if waits.history > shortest_wait:
         return Hold("history", row.raised_at + waits.history)
+    if waits.incident and row.incident is None:
+        return Hold("history", row.raised_at + INCIDENT_WAIT)
     return None
 
 
@@ -131,6 +137,8 @@ def is_hold_over(
     """Whether a message that waits for history is sent now. `answered`: recalls with an answer."""
     if hold.until is not None and now >= hold.until:
         return True
+    if waits.incident and row.incident is None:
+        return False
     if waits.where is not None:
         return not is_undecided(row, waits)
     return answered >= waits.recalls

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
-from moirae.config import GROUP_BY_ALL, Matcher, NamedTimeIntervals, Route
+from moirae.config import GROUP_BY_ALL, INCIDENT_LABEL, Matcher, NamedTimeIntervals, Route
 from moirae.config.matchers import format_matchers, match_all, sort_matchers
 
 _ROOT_KEY = "{}"
@@ -43,10 +44,22 @@ class RouteNode:
     muted: Sequence[NamedTimeIntervals] = ()
     children: Sequence["RouteNode"] = ()
 
-    def group_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Those of an alert's labels that make its group."""
+    def group_labels(
+        self, labels: Mapping[str, str], incident: UUID | None = None
+    ) -> dict[str, str]:
+        """Those of an alert's labels that make its group; `incident` is one of them, if named."""
         names = self.options.group_by
-        return {name: value for name, value in labels.items() if names is None or name in names}
+        if names is None:
+            return dict(labels)
+        group_labels = {name: value for name, value in labels.items() if name in names}
+        if self.groups_by_incident and incident is not None:
+            group_labels.setdefault(INCIDENT_LABEL, str(incident))
+        return group_labels
+
+    @property
+    def groups_by_incident(self) -> bool:
+        """Whether one message is sent for each incident."""
+        return INCIDENT_LABEL in (self.options.group_by or ())
 
     def is_muted(self, now: datetime) -> bool:
         """Whether time intervals hold back messages."""

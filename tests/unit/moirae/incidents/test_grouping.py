@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
+from moirae.alerts import make_incident_id
 from moirae.incidents import (
     AlertFeatures,
     Decision,
     Grouper,
     GroupingPolicy,
     make_features,
-    make_incident_id,
     propose_incidents,
 )
 from moirae.topology import make_topology

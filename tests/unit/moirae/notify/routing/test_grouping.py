@@ -1,6 +1,7 @@
 """Groups: when which alerts are sent, as Alertmanager does and with our own keys."""
 
 from dataclasses import replace
+from uuid import UUID
 
 from moirae.notify.routing.grouping import Policy, decide_cause
 from tests.unit.moirae.notify.builders import (
@@ -178,3 +179,33 @@ def test_alert_that_begins_anew_is_no_update() -> None:
     grouping.put(make_alert("A", 0, ended=3, host="a"), at(3))
     grouping.put(make_alert("A", 4, host="a"), at(4))
     assert grouping.flush_due(at(6)) == []
+
+
+BY_INCIDENT = {**ROUTE, "group_by": ["incident"]}
+
+
+def test_alerts_of_one_incident_are_told_in_one_message() -> None:
+    grouping = make_grouping(BY_INCIDENT)
+    for name, incident in (("A", 1), ("B", 1), ("C", 2)):
+        alert = replace(make_alert(name, host=name), incident=UUID(int=incident))
+        grouping.put(alert, START)
+    told = [alerts for _, _, alerts in run(grouping, 2)]
+    assert sorted(told) == [["A firing", "B firing"], ["C firing"]]
+
+
+def test_alerts_in_no_incident_are_told_apart() -> None:
+    grouping = make_grouping(BY_INCIDENT)
+    for name in ("A", "B"):
+        grouping.put(make_alert(name, host=name), START)
+    assert sorted(alerts for _, _, alerts in run(grouping, 2)) == [["A firing"], ["B firing"]]
+
+
+def test_alert_ends_in_the_group_in_which_it_was_told() -> None:
+    grouping = make_grouping(BY_INCIDENT)
+    alert = replace(make_alert("A", host="a"), incident=UUID(int=1))
+    grouping.put(alert, START)
+    run(grouping, 2)
+    ended = make_alert("A", 0, ended=3, host="a")
+    grouping.put(replace(ended, id=alert.id, incident=UUID(int=2)), at(3))
+    assert run(grouping, 29) == [(6.0, "ops", ["A resolved"])]
+    assert not grouping.alerts

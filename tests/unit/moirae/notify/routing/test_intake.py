@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from moirae.notify.routing.intake import (
+    INCIDENT_WAIT,
     Hold,
     RuleWaits,
     describe_row,
@@ -39,6 +40,7 @@ ROW = NotifiedAlertRow(
     updated_at=START,
     past=False,
     acknowledged=False,
+    incident=None,
     end_reason=None,
 )
 
@@ -53,6 +55,8 @@ ROW = NotifiedAlertRow(
         (ROW, RuleWaits(where=WAIT), Hold("history", START + WAIT)),
         (replace(ROW, history="kept"), RuleWaits(where=WAIT), None),
         (ROW, RuleWaits(history=WAIT, recalls=1), Hold("history", START + WAIT)),
+        (ROW, RuleWaits(incident=True), Hold("history", START + INCIDENT_WAIT)),
+        (replace(ROW, incident=UUID(int=3)), RuleWaits(incident=True), None),
     ],
 )
 def test_first_message_waits(row: NotifiedAlertRow, waits: RuleWaits, hold: Hold | None) -> None:
@@ -166,3 +170,10 @@ def test_receivers_may_know_what_the_restored_log_does_not_hold(
 def test_end_carries_its_reason(stored: str | None, reason: str) -> None:
     row = replace(ROW, state="resolved", ends_at=START + HOUR, end_reason=stored)
     assert describe_row(row, at(0)).end_reason == reason
+
+
+def test_first_message_waits_until_its_alert_is_in_an_incident() -> None:
+    hold, waits = Hold("history", START + INCIDENT_WAIT), RuleWaits(incident=True)
+    assert not is_hold_over(ROW, hold, waits, 0, START)
+    assert is_hold_over(replace(ROW, incident=UUID(int=3)), hold, waits, 0, START)
+    assert is_hold_over(ROW, hold, waits, 0, START + INCIDENT_WAIT)
