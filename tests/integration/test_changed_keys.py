@@ -191,11 +191,40 @@ def check_keep(_archive: Archive) -> None:
     assert _states(3, None, "err") == [], "an expired chunk stays expired"
 
 
+def check_punctuation(archive: Archive) -> None:
+    """Records close time from then on; what was closed stays closed, and earlier ones may be retried."""
+
+    def close(writer: ArchiveWriter, minute: float) -> None:
+        archive.units += 1
+        line = f'{{"closed": "{(START + timedelta(minutes=minute)).isoformat()}"}}'.encode()
+        writer.ingest([SourceUnit("a", f"{archive.units}", JSONL, lambda: iter([line]))], NOW)
+
+    writer = archive.open()
+    archive.ingest(writer, 10)
+    close(writer, 30)
+    assert archive.dead_letters() == 1
+    declared = replace(SCHEMA, punctuation="closed")
+    writer = archive.open(declared)
+    close(writer, 20)
+    assert archive.open(declared).watermark("a") == to_micros(START + timedelta(minutes=20))
+    writer = archive.open(declared)
+    archive.ingest(writer, 19)
+    assert (archive.dead_letters(), archive.late_rows()) == (1, 1)
+    archive.connection.execute("UPDATE dead_letters SET retry = true")
+    writer.retry(NOW)
+    assert archive.dead_letters() == 0
+    writer = archive.open()
+    assert writer.watermark("a") == to_micros(START + timedelta(minutes=30))
+    close(writer, 40)
+    assert archive.dead_letters() == 1
+
+
 CHECKS: dict[str, Callable[[Archive], None] | None] = {
     "lateness": check_lateness,
     "future": check_future,
     "idle": check_idle,
     "key": check_key,
+    "punctuation": check_punctuation,
     "chunks.rows": check_rows,
     "chunks.age": check_age,
     "chunks.recent": check_recent,
