@@ -11,6 +11,7 @@ _MODULES_BY_GOAL = {
     "A2": "benchmarks.page_load",
     "A3": "benchmarks.page_load",
     "AC-1": "benchmarks.seasonal_norms",
+    "AC-2": "benchmarks.first_norms",
     "AC-3": "benchmarks.ranking",
     "AC-4": "benchmarks.incident_groups",
     "AQ1": "benchmarks.growing_ranges",
