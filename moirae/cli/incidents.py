@@ -135,7 +135,6 @@ def _print_incident(details: "IncidentDetails", output: OutputFormat = OutputFor
             ("started", format_time(details.starts_at)),
             ("ended", ended),
             ("resolved", f"{details.resolved} of {format_count(details.alerts, 'alert')}"),
-            ("url", details.url),
         ]
     )
     print()

@@ -93,14 +93,10 @@ class IncidentPage:
 
 @dataclass(frozen=True)
 class IncidentDetails(IncidentRow):
-    """An incident with its alerts, oldest first, and what people decided about it.
-
-    `url`: the address of its page.
-    """
+    """An incident with its alerts, oldest first, and what people decided about it."""
 
     members: Sequence[IncidentAlertRow]
     decisions: Sequence[IncidentDecisionRow]
-    url: str
 
 
 @dataclass(frozen=True)
@@ -159,7 +155,6 @@ def show_incident(workspace: "LocalWorkspace", incident: IdPrefix) -> IncidentDe
         **asdict(row),
         members=gateway.list_members([row.id]),
         decisions=gateway.list_decisions_of(row.id),
-        url=f"{workspace.settings.server.public_url}/incidents/{row.id}",
     )
 
 
