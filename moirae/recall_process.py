@@ -19,7 +19,14 @@ from moirae.history import HistoryBuilder, RelationVersions, WantedSummaries
 from moirae.live import Relations
 from moirae.rules import Definition
 from moirae.rules.requests import build_event_plan, build_questions
-from moirae.runtime import Role, connect_database, record_failure, watch_parent
+from moirae.runtime import (
+    Role,
+    check_shared_values,
+    connect_database,
+    machine_name,
+    record_failure,
+    watch_parent,
+)
 from moirae.runtime.storage import check_generation, open_storage, recalled_streams
 from recall.engines import Template
 from recall.engines.routing import explain_engine
@@ -41,7 +48,8 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "recall")
     check_generation(settings, connection)
-    role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
+    check_shared_values(settings, connection)
+    role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES, machine_name(settings))
     _await_renames(settings, StreamRenameGateway(connection), role, stop)
     root = open_storage(settings)
     config = _build_config(settings, root)

@@ -16,7 +16,10 @@ CREATE TABLE workspace (
     restored_at   timestamptz,
     -- With which identities of erased rows, and conditions of erasures, are hashed.
     erasure_key   bytea NOT NULL
-        DEFAULT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+        DEFAULT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'),
+    -- Hashes of the values of the workspace file that all machines share, by key; NULL: no process
+    -- has started with an external database.
+    shared_values jsonb
 );
 INSERT INTO workspace DEFAULT VALUES;
 

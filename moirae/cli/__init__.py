@@ -16,6 +16,7 @@ from moirae.cli import (
     audit,
     backup,
     chunks,
+    cluster,
     dead_letters,
     doctor,
     events,
@@ -111,6 +112,7 @@ for verb, command in recall_control.COMMANDS.items():
 app.command("query")(accept_server(query.query))
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(archive.app, name="archive")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(set_aside.app, name="set-aside")

@@ -33,6 +33,7 @@ from moirae.config.settings import (
     load_settings_from_environment,
     read_backup_key,
 )
+from moirae.config.shared_values import digest_shared_values, list_differences
 from moirae.config.streams import (
     FileSource,
     HttpSource,
@@ -80,6 +81,8 @@ __all__ = [
     "TableSource",
     "describe_changed_declarations",
     "digest_declarations",
+    "digest_shared_values",
+    "list_differences",
     "format_duration",
     "interpolate",
     "locate",

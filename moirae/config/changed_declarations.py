@@ -15,10 +15,13 @@ def digest_declarations(settings: Settings) -> Declarations:
         **{f"stream {name}": stream for name, stream in settings.streams.items()},
         **{f"relation {name}": relation for name, relation in settings.relations.items()},
     }
-    return {name: _digest(declaration.model_dump_json()) for name, declaration in declared.items()}
+    return {
+        name: digest_value(declaration.model_dump_json()) for name, declaration in declared.items()
+    }
 
 
-def _digest(text: str) -> str:
+def digest_value(text: str) -> str:
+    """A hash of a value of the workspace file."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -85,6 +85,7 @@ from moirae.runtime import (
     Role,
     Standby,
     check_relations,
+    check_shared_values,
     connect_database,
     keep_lease,
     machine_name,
@@ -149,6 +150,7 @@ def build_live_process(
     # The alerts of a drain are not notified.
     connection = connect_database(settings, "live", "-c moirae.notify=off" if drain else "")
     metrics = LiveMetrics()
+    check_shared_values(settings, connection)
     standby = Standby(machine_name(settings), stop, waits=not drain)
     acquired = Role(connection, "live", _ROLE_TIMEOUT, standby)
     keep_lease(settings, "live", acquired.epoch)

@@ -27,6 +27,7 @@ from moirae.runtime.roles import (
     list_waiting_processes,
     record_failure,
 )
+from moirae.runtime.shared_values import accept_shared_values, check_shared_values
 from moirae.runtime.signals import Signals
 from moirae.runtime.standard_streams import (
     keep_exit_code,
@@ -44,7 +45,9 @@ __all__ = [
     "Signals",
     "Standby",
     "logs",
+    "accept_shared_values",
     "check_relations",
+    "check_shared_values",
     "connect_database",
     "database_dsn",
     "describe_error",

@@ -69,14 +69,17 @@ class Role:
         self.epoch = self._processes.start(role, os.getpid(), machine)
 
     @classmethod
-    def acquire_numbered(cls, connection: sql.Connection, role: str, max_processes: int) -> "Role":
+    def acquire_numbered(
+        cls, connection: sql.Connection, role: str, max_processes: int, machine: str = ""
+    ) -> "Role":
         """Acquire the first free one of `recall`, `recall 2`, `recall 3` and so on.
 
-        Raises `RoleTaken` where all `max_processes` are taken.
+        `machine`: the name of this one. Raises `RoleTaken` where all `max_processes` are taken.
         """
+        standby = Standby(machine, threading.Event(), waits=False)
         for name in _number_roles(role, max_processes):
             with suppress(RoleTaken):
-                return cls(connection, name, timeout=0.0)
+                return cls(connection, name, 0.0, standby)
         raise RoleTaken(
             f"{max_processes} {role} processes of this workspace are running, the maximum"
         )

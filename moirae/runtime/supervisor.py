@@ -26,6 +26,7 @@ from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.relation_declarations import check_relations
 from moirae.runtime.roles import ReconnectingRole, Standby
+from moirae.runtime.shared_values import check_shared_values
 from moirae.runtime.signals import Signals
 from sql.processes import ProcessExitGateway
 from sql.recalls import TaskGateway
@@ -190,6 +191,8 @@ def run_supervisor(
     storage.check_declarations(settings)
     signals = Signals(reloads=True)
     watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
+    with database.connect_database(settings, "up") as connection:
+        check_shared_values(settings, connection)
     role = ReconnectingRole(
         partial(database.connect_database, settings, "up"),
         "up",

@@ -18,6 +18,7 @@ from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import (
     ReconnectingRole,
     Standby,
+    check_shared_values,
     connect_database,
     keep_lease,
     machine_name,
@@ -50,6 +51,8 @@ _KEEP_ALIVE_TIMEOUT = 5  # seconds
 def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
     """Serve until `stop` is set or the process `parent_pid` exits. Raises `MoiraeError`."""
     watch_parent(parent_pid, stop)
+    with connect_database(settings, "server") as connection:
+        check_shared_values(settings, connection)
     role = _acquire_role(settings, stop)
     keep_lease(settings, role.name, role.epoch)
     with record_failure(role):

@@ -2,6 +2,14 @@
 -- The identity of the workspace.
 SELECT id, generation, restored_from, backed_up_at, restored_at FROM workspace
 
+-- get_shared_values --
+-- The values with which the processes of all machines start, as hashes by key; NULL: none started yet.
+SELECT shared_values FROM workspace
+
+-- put_shared_values --
+-- Other values are the reference from now on.
+UPDATE workspace SET shared_values = %(shared_values)s
+
 -- begin_generation --
 -- The workspace was restored: it begins a generation.
 UPDATE workspace SET generation = %(generation)s, restored_from = %(backup)s,

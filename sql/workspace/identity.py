@@ -1,8 +1,11 @@
 """The identity of a workspace, which its database and its archive hold."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
 
@@ -34,6 +37,15 @@ class WorkspaceGateway(Gateway):
         row = self._record(WorkspaceRow, "get")
         assert row is not None
         return row
+
+    def get_shared_values(self) -> Mapping[str, str] | None:
+        """The values with which all machines start, as hashes by key; None: none started yet."""
+        values: Mapping[str, str] | None = self._value("get_shared_values")
+        return values
+
+    def put_shared_values(self, values: Mapping[str, str]) -> None:
+        """Make other values the reference."""
+        self._execute("put_shared_values", shared_values=Jsonb(values))
 
     def begin_generation(self, generation: int, *, backup: str, backed_up_at: datetime) -> None:
         """Begin a generation after a restore: processes of earlier ones lose their roles."""

@@ -1,5 +1,6 @@
 """A process of another machine waits for a role, and takes it over when its holder fails."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +11,18 @@ from typing import Any
 
 import pytest
 from psycopg import Connection
+from typer.testing import CliRunner
 
 from archiver.threads import start_thread
-from moirae.config.settings import Settings
-from moirae.errors import RoleLost, RoleTaken, Stopped
+from moirae.cli import app
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.errors import MoiraeError, RoleLost, RoleTaken, Stopped
 from moirae.runtime import database, leases
 from moirae.runtime.leases import LeaseRenewal
 from moirae.runtime.roles import ReconnectingRole, Role, Standby, list_waiting_processes
+from moirae.runtime.shared_values import check_shared_values
 from tests.property.world import workspace
+from tests.workspaces import write_workspace
 
 _TIMEOUT = 60.0  # seconds
 
@@ -148,3 +153,76 @@ def test_process_that_waits_survives_the_loss_of_its_connection(
     role = waiting.result(_TIMEOUT)
     assert len(opened) == 2
     role.heartbeat("running")
+
+
+WORKSPACE = """
+home: home
+streams:
+  cpu: {columns: {ts: timestamp, n: int}, time: ts, id: [n], source: {http: true}}
+  log:
+    columns: {ts: timestamp, text: string}
+    time: ts
+    identity: place
+    source: {files: %s, tail: true}
+"""
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Two machines of a workspace that is not running, with files of their own."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    database_line = (
+        write_workspace(one, WORKSPACE % "/var/log/one.jsonl").read_text().splitlines()[-1]
+    )
+    (two / "moirae.yaml").write_text(f"{WORKSPACE % '/var/log/two.jsonl'}{database_line}\n")
+    return one, two
+
+
+def _check_values(folder: Path) -> None:
+    settings = load_settings_from_environment(folder / "moirae.yaml")
+    with database.connect_database(settings, "tests") as connection:
+        check_shared_values(settings, connection)
+
+
+def _change(folder: Path, old: str, new: str) -> None:
+    file = folder / "moirae.yaml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_other_values_are_refused_while_another_machine_runs(folders: tuple[Path, Path]) -> None:
+    one, two = folders
+    _check_values(one)
+    settings = load_settings_from_environment(one / "moirae.yaml")
+    with database.connect_database(settings, "tests") as connection:
+        Role(connection, "live", 0.0, _on("other:/home")).heartbeat("running")
+        _check_values(two)  # files that grow are those of the machine
+        _change(two, "n: int}", "n: bigint}")
+        with pytest.raises(MoiraeError, match=r"streams\.cpu: other values than on other:/home"):
+            _check_values(two)
+        _change(two, "streams:", "chunks: {rows: 7}\nstreams:")
+        with pytest.raises(MoiraeError, match=r"moirae\.yaml: chunks, streams\.cpu: other values"):
+            _check_values(two)
+        accepted = CliRunner().invoke(app, ["cluster", "accept", "--workspace", str(two)])
+        assert accepted.output == (
+            "accepted: chunks, streams.cpu. Restart the processes of other machines\n"
+        )
+        _check_values(two)
+        with pytest.raises(MoiraeError, match=r"chunks, streams\.cpu: other values"):
+            _check_values(one)
+
+
+def test_values_of_a_workspace_that_is_not_running_become_the_reference(
+    folders: tuple[Path, Path],
+) -> None:
+    one, two = folders
+    _check_values(one)
+    settings = load_settings_from_environment(one / "moirae.yaml")
+    with database.connect_database(settings, "tests") as connection:
+        Role(connection, "live", 0.0, _on("other:/home")).heartbeat("ended")
+    _change(two, "streams:", "chunks: {rows: 7}\nstreams:")
+    _check_values(two)
+    accepted = CliRunner().invoke(app, ["cluster", "accept", "--workspace", str(two), "-o", "json"])
+    assert json.loads(accepted.output) == {"changed": []}

@@ -32,6 +32,7 @@ MODULES_BY_TEST = {
     "unit/moirae/runtime/storage/test_landing_objects.py": """
         moirae.runtime.storage.landing moirae.runtime.storage.landings""",
     "property/test_backtest_is_live.py": "moirae.backtest.archive",
+    "integration/test_fail_over.py": "moirae.runtime.shared_values moirae.cli.cluster",
     "integration/test_backtest_files.py": """
         moirae.backtest.files moirae.backtest.rule_changes moirae.backtest.reports.late_rows moirae.backtest.reports.row_intervals
         moirae.cli.rule_history moirae.rule_tests.stream_files""",
@@ -150,7 +151,7 @@ MODULES_BY_TEST = {
         sql.notifications.outbox sql.notifications.silences sql.notifications.state""",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_backup.py": """
-        moirae.backup.creation moirae.backup.landing_copies moirae.backup.postgresql
+        moirae.backup.creation moirae.backup.postgresql
         moirae.backup.restoration moirae.backup.runs moirae.backup.state
         moirae.backup.verification moirae.backup.workspace_files
         moirae.runtime.storage.generation sql.archive.file_checks sql.workspace.locations

@@ -26,6 +26,7 @@ from moirae.notify.routing.policy import make_policy
 from moirae.runtime import (
     Role,
     Standby,
+    check_shared_values,
     connect_database,
     keep_lease,
     machine_name,
@@ -61,6 +62,7 @@ def run_notify(
     """
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "notify", _OPTIONS)
+    check_shared_values(settings, connection)
     role = Role(connection, "notify", _ROLE_TIMEOUT, Standby(machine_name(settings), stop))
     keep_lease(settings, "notify", role.epoch)
     role.heartbeat("starting")
