@@ -27,17 +27,17 @@ def check_shared_values(settings: Settings, connection: sql.Connection) -> None:
     if reference == own:
         return
     machine = machine_name(settings)
-    others = sorted(
+    machines = sorted(
         {
             row.machine
             for row in ProcessGateway(connection).list_all()
             if row.alive and row.machine not in ("", machine)
         }
     )
-    if others and reference is not None:
+    if machines and reference is not None:
         keys = ", ".join(list_differences(reference, own))
         raise MoiraeError(
-            f"{settings.file}: {keys}: other values than on {', '.join(others)}, which runs: make "
+            f"{settings.file}: {keys}: other values than on {', '.join(machines)}, which runs: make "
             "the files equal, or run `moirae cluster accept` here and restart the processes there"
         )
     gateway.put_shared_values(own)
