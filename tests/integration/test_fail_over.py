@@ -226,3 +226,21 @@ def test_values_of_a_workspace_that_is_not_running_become_the_reference(
     _check_values(two)
     accepted = CliRunner().invoke(app, ["cluster", "accept", "--workspace", str(two), "-o", "json"])
     assert json.loads(accepted.output) == {"changed": []}
+
+
+def test_servers_of_several_machines_have_a_role_each(
+    connect: Callable[[], Connection[Any]],
+) -> None:
+    def acquire(machine: str) -> ReconnectingRole:
+        return ReconnectingRole.acquire_numbered(connect, "s", 0.0, _on(machine), 2)
+
+    first, second = acquire("one"), acquire("two")
+    assert (first.name, second.name) == ("s", "s 2")
+    with pytest.raises(RoleTaken, match="2 s processes of this workspace are running"):
+        acquire("three")
+    for role in (first, second):
+        role.heartbeat("running")
+        role.connection.close()
+    again = acquire("two")  # that of this machine before, though another one is free
+    assert again.name == "s 2"
+    assert acquire("three").name == "s"
