@@ -21,11 +21,11 @@ from moirae.live.stream_renames import rename_streams
 from moirae.queries.prepare import QueryOptions, prepare_query
 from moirae.runtime import connect_database
 from moirae.runtime.storage import (
-    LandingFolder,
     archived_streams,
     open_storage,
     with_removed_streams,
 )
+from moirae.runtime.storage.landing_folder import LandingFolder
 from sql.archive import StreamRename, StreamRenameGateway, UnitGateway
 from sql.loader import load, read_text
 from tests.source_readers import archive_present_files, make_source_readers, update_until
