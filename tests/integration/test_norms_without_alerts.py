@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from moirae.backtest.run import Backtest, find_notes, plan_backtest
 from moirae.config.settings import Settings
+from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import database
 from tests.integration.history import run_until
 from tests.integration.test_hybrid_contexts import ingest, recalls
+from tests.property.test_backtest_is_live import open_world_archive
 from tests.property.world import START, World, definitions, workspace
 
 pytestmark = pytest.mark.services
@@ -79,13 +83,19 @@ def _answer(world: World, second: int) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def test_past_alerts_are_not_normal(world: World) -> None:
-    """Values around 50, and an hour at 90 on three days: the third is as abnormal as the first."""
+def _make_rows() -> list[tuple[int, str, float]]:
+    """Values around 50, and an hour at 90 on three days."""
     rows = []
     for minute in range(0, 9 * 1_440 + 10, 10):
         second = 60 * minute
         is_high = any(start <= second < start + 3_600 for start in INCIDENTS)
         rows.append((second, "h1", 90.0 if is_high else 48.0 + minute % 50 / 10))
+    return rows
+
+
+def test_past_alerts_are_not_normal(world: World) -> None:
+    """The third incident is as abnormal as the first."""
+    rows = _make_rows()
     first = [row for row in rows if row[0] < INCIDENTS[2]]
     ingest(world, *first)
     # What operators said of the first alert before the third event, and of the second after it.
@@ -109,3 +119,29 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     second_answer = _answer(world, INCIDENTS[1])["norm"]
     assert (second_answer["verdict"], second_answer["excluded"]) == ("higher", 1)
     assert second_answer["says"].startswith("higher than ever; seen once in 30 days, with an alert")
+
+
+def test_backtest_leaves_out_the_alerts_that_it_has_shown(
+    world: World, spark: SparkSession, workspace_settings: Settings
+) -> None:
+    """Of three equal incidents, the later ones are usual only where the first is not left out."""
+    ingest(world, *_make_rows())
+    (sql_rule,) = yaml.safe_load(RULES)["groups"][0]["rules"]
+    archive = open_world_archive(world)
+    hidden = {}
+    for exclude in ("alerts", "none"):
+        norm = {"of": "v", "by": ["host"], "season": "none", "range": "30d", "exclude": exclude}
+        keys = {"recall": {"norm": {"normal": norm}}, "where": "norm.verdict <> 'usual'"}
+        text = yaml.safe_dump({"groups": [{"name": "g", "rules": [{**sql_rule, **keys}]}]})
+        (definition,) = definitions(spark, workspace_settings, text)
+        rule = ActiveRule.of_workspace(definition, workspace_settings)
+        tested = plan_backtest(rule, archive, lambda newest: 0, None)
+        assert tested is not None
+        test = Backtest(rule, archive, tested)
+        for _ in test.evaluate():
+            pass
+        hidden[exclude] = [alert.is_hidden for alert in test.list_alerts()]
+        assert any("alerts of the range only" in note for note in find_notes(rule)) is (
+            exclude == "alerts"
+        )
+    assert hidden == {"alerts": [False, False], "none": [False, True]}
