@@ -1,5 +1,6 @@
 """Answers of recalls, drawn on a terminal."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _ANSWER_WIDTH = 160  # characters of a line when standard output is not a terminal
 _MAX_ROWS = 20  # of an SQL answer
+_MAX_COLUMNS = 10  # of a table; rows with more are shown with a line for each column
 _MAX_TERMS = 5  # shared terms of a past event
 _MAX_TERM = 200  # characters
 _MAX_SUMMARY = 1000  # characters
@@ -248,6 +250,9 @@ def _render_rows(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) ->
     """The rows of an answer, each above the estimates for the whole range of the recall."""
     if not rows:
         return Text("  no rows so far")
+    if len(rows[0]) > _MAX_COLUMNS:
+        shown_rows = zip_longest(rows[:_MAX_ROWS], estimates[: len(rows[:_MAX_ROWS])])
+        return Group(*itertools.starmap(_render_long_row, shown_rows), *_render_rest(rows))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
     for name in rows[0]:
         table.add_column(f"  {name}")
@@ -257,9 +262,21 @@ def _render_rows(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) ->
         if estimate is not None:
             cells = [f"  {_format_estimate(estimate.get(name))}" for name in row]
             table.add_row(*cells, style="dim")
-    if len(rows) <= _MAX_ROWS:
-        return table
-    return Group(table, Text(f"  … and {len(rows) - _MAX_ROWS:,} more (use -o json)", "dim"))
+    return Group(table, *_render_rest(rows))
+
+
+def _render_rest(rows: Sequence[Any]) -> Iterator[Text]:
+    if len(rows) > _MAX_ROWS:
+        yield Text(f"  … and {len(rows) - _MAX_ROWS:,} more (use -o json)", "dim")
+
+
+def _render_long_row(row: Mapping[str, Any], estimate: Mapping[str, Any] | None) -> Table:
+    """A row of many columns, each with its name and estimate; the sentence of a norm comes first."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2))
+    for name in sorted(row, key=lambda name: name != "says"):
+        value = _format_estimate((estimate or {}).get(name))
+        table.add_row(Text(f"  {name}", "dim"), _format_value(row[name]), Text(value, "dim"))
+    return table
 
 
 def _format_estimate(estimate: Mapping[str, Any] | None) -> str:

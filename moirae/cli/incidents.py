@@ -263,7 +263,11 @@ def similar(
         print_json(incidents)
         return
     columns = ["id", "score", "started", "alerts", "in common", "resolved by"]
-    print_table(columns, map(_format_similar, incidents), "no past incident has a term in common")
+    print_table(
+        columns,
+        map(_format_similar, incidents),
+        "no past incident has a term in common that other incidents have not",
+    )
 
 
 def _format_similar(entry: "PastIncident") -> tuple[Any, ...]:

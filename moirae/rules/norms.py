@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import zoneinfo
 from datetime import timedelta
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import PositiveDuration
 from moirae.documents.types import ConfigModel, TableName, Text
 from moirae.rules.history_range import HistoryRange, HistorySpan
-from recall.norms import MAX_ROWS, VALUE_COLUMN, Exclusion, NormSpec, SeasonSetting
+from recall.norms import MAX_ROWS, MIN_CYCLES, VALUE_COLUMN, Exclusion, NormSpec, SeasonSetting
 
 _DEFAULT_RANGE = timedelta(weeks=8)
 _MAX_RANGE = timedelta(days=1_100)
+_CYCLES = {"hour_of_day": timedelta(days=1), "hour_of_week": timedelta(weeks=1)}
 _ALIAS = "history"
 
 
@@ -78,6 +80,17 @@ class Norm(ConfigModel):
             raise ValueError(f"at most {_MAX_RANGE.days}d")
         return span
 
+    @model_validator(mode="after")
+    def _require_cycles(self) -> Self:
+        """Refuse a range in which there never are enough cycles for a verdict."""
+        cycle = _CYCLES.get(self.season)
+        if cycle is not None and self.range < MIN_CYCLES * cycle:
+            raise ValueError(
+                f"range: too short for season {self.season}: {MIN_CYCLES} cycles are at least "
+                f"{MIN_CYCLES * cycle.days}d"
+            )
+        return self
+
     @property
     def sql(self) -> str:
         """The query of the rows, the newest ones."""
@@ -86,6 +99,7 @@ class Norm(ConfigModel):
         for name in self.by:
             attribute = exp.column(exp.to_identifier(name, quoted=True), table="event")
             query = query.where(exp.EQ(this=_column(name), expression=attribute))
+        query = query.where(_column(self.of).is_(exp.null()).not_())
         return query.limit(MAX_ROWS).sql(dialect="spark")
 
     @property

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recall.norms import VALUE_COLUMN, NormSpec, compute_norm
+from recall.norms import MAX_ROWS, VALUE_COLUMN, NormSpec, compute_norm
 from recall.query import sql_names
 from recall.requests import RecallEvent
 
@@ -16,6 +16,7 @@ def answer_norm(norm: NormSpec, event: RecallEvent, rows: pa.Table | None) -> di
     """The row of the answer. `rows`: those of the event's key that were read; None: there are none."""
     times: npt.NDArray[np.int64] = np.empty(0, np.int64)
     values: npt.NDArray[np.float64] = np.empty(0)
+    is_limited = rows is not None and rows.num_rows >= MAX_ROWS
     if rows is not None and rows.num_rows:
         rows = rows.filter(pc.is_valid(rows[VALUE_COLUMN]))
         values = rows[VALUE_COLUMN].cast(pa.float64()).to_numpy()
@@ -24,4 +25,4 @@ def answer_norm(norm: NormSpec, event: RecallEvent, rows: pa.Table | None) -> di
         times = moments.cast(pa.int64()).to_numpy()
     value = event.attributes.get(norm.of)
     number = None if value is None else float(value)
-    return compute_norm(norm, event.ts, number, times, values, event.alerts)
+    return compute_norm(norm, event.ts, number, times, values, event.alerts, is_limited)

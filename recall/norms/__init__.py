@@ -1,6 +1,6 @@
 """Norms: what is normal for a value at this time, from the earlier rows of its key. No I/O.
 
-A recall `normal` reads rows as any recall does (`model.NormSpec.sql`). What it answers is computed
+A recall `normal` reads rows as any recall does. What it answers is computed
 from these rows alone: `answer` chooses the season (`season_choice`), leaves out the spans of past
 alerts (`exclusions`) and places the event's value among the rest by cycles (`position`, `words`).
 """
@@ -15,9 +15,11 @@ from recall.norms.model import (
     NormSpec,
     SeasonSetting,
 )
+from recall.norms.position import MIN_CYCLES
 
 __all__ = [
     "MAX_ROWS",
+    "MIN_CYCLES",
     "NORM_COLUMNS",
     "VALUE_COLUMN",
     "Exclusion",

@@ -15,6 +15,8 @@ from recall.norms.season_choice import SeasonChoice, choose_season
 from recall.norms.words import (
     describe_cycles,
     describe_exclusions,
+    describe_history,
+    describe_limit,
     describe_position,
     describe_seen,
 )
@@ -46,16 +48,19 @@ def compute_norm(
     times: Times,
     values: Values,
     alerts: Sequence[AlertSpan] = (),
+    is_limited: bool = False,
 ) -> dict[str, Any]:
     """The row of the answer, with the columns `NORM_COLUMNS`.
 
     `value`: of the event; None: it has none. `times`, `values`: of the rows of its key before it,
     in any order; NaN is no value. `alerts`: those of its key, as they were known then.
+    `is_limited`: there are older rows, which were not read.
     """
     is_number = ~np.isnan(values)
     times, values = times[is_number], values[is_number]
     if value is not None and np.isnan(value):
         value = None
+    history = describe_history(spec.span, event_ts - int(times.min(initial=event_ts)))
     local = to_local(spec.zone, times)
     choice = _find_season(spec, event_ts, times, local, values, alerts)
     cycles = find_cycles(choice.season, spec.zone, times, local, event_ts)
@@ -69,7 +74,10 @@ def compute_norm(
         in_present=find_rows([a for a in alerts if a.end is None], times, event_ts),
         exclusions=choose_exclusions(alerts, spec.exclude, times, numbers, event_ts, spec.span),
     )
-    return _describe(spec, choice, value, rows)
+    answer, sentences = _describe(choice, value, rows, history)
+    if is_limited:
+        sentences.append(describe_limit())
+    return answer | {"says": "; ".join(sentences)}
 
 
 def _find_season(
@@ -89,8 +97,9 @@ def _find_season(
 
 
 def _describe(
-    spec: NormSpec, choice: SeasonChoice, value: float | None, rows: _SeasonRows
-) -> dict[str, Any]:
+    choice: SeasonChoice, value: float | None, rows: _SeasonRows, history: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The answer but for `says`, and its sentences."""
     values, cycles = rows.values[rows.counted], rows.cycles[rows.counted]
     cycle_count = len(np.unique(cycles))
     answer: dict[str, Any] = dict.fromkeys(NORM_COLUMNS)
@@ -118,11 +127,10 @@ def _describe(
             sentences.append(describe_position(value, values, choice.season))
             if answer["verdict"] != "usual":
                 seen, with_alert = answer["seen"], answer["seen_with_alert"]
-                sentences.append(describe_seen(seen, with_alert, spec.span))
+                sentences.append(describe_seen(seen, with_alert, history))
     sentences.append(describe_cycles(cycle_count, choice.season))
     sentences += describe_exclusions(rows.exclusions)
-    answer["says"] = "; ".join(sentences)
-    return answer
+    return answer, sentences
 
 
 def _describe_values(values: Values, band: Band) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ import numpy as np
 from archiver.times import Micros
 from recall.history_ranges import DAY, HOUR
 from recall.norms.exclusions import Exclusions
-from recall.norms.model import Season
+from recall.norms.model import MAX_ROWS, Season
 from recall.norms.position import MIN_CYCLES, Values
 
 _SEASON_NAMES: dict[Season, str] = {
@@ -16,6 +16,8 @@ _SEASON_NAMES: dict[Season, str] = {
     "hour_of_week": "the same hour of the week",
 }
 _CYCLE_NAMES: dict[Season, str] = {"none": "day", "hour_of_day": "day", "hour_of_week": "week"}
+# Share of the range from which on rows are said to be of all of it.
+_NEARLY_ALL = 0.9
 _UNITS = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (HOUR // 60, "minute"))
 
 
@@ -32,9 +34,8 @@ def describe_position(value: float, values: Values, season: Season) -> str:
     return f"{word} than {math.floor(share * 1_000) / 10:g} % of {compared}"
 
 
-def describe_seen(seen: int, with_alert: int, span: Micros) -> str:
-    """Such as "seen 4 times in 8 weeks, each time with an alert"."""
-    length = describe_length(span)
+def describe_seen(seen: int, with_alert: int, length: str) -> str:
+    """Such as "seen 4 times in 8 weeks, each time with an alert"; `length` is that of the history."""
     if not seen:
         return f"not seen in {length}"
     text = f"seen {_count_times(seen)} in {length}"
@@ -70,6 +71,21 @@ def describe_exclusions(exclusions: Exclusions) -> list[str]:
             verb = "counts" if number == 1 else "count"
             parts.append(f"{_count(number, 'past alert')} {verb} again ({reason})")
     return parts
+
+
+def describe_history(span: Micros, known: Micros) -> str:
+    """How long the history is: `span` as the rule says, or `known`, that of the rows, if it is shorter."""
+    if known >= _NEARLY_ALL * span:
+        return describe_length(span)
+    for size, _ in _UNITS:
+        if known >= size:
+            return describe_length(known // size * size)
+    return describe_length(known)
+
+
+def describe_limit() -> str:
+    """Of an answer from which older rows were left out."""
+    return f"of the newest {MAX_ROWS:,} rows alone"
 
 
 def describe_length(span: Micros) -> str:

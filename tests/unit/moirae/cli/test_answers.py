@@ -131,6 +131,14 @@ def test_partial_answer_shows_estimates_below_its_rows() -> None:
     assert draw(render_answer(make_answer(coverage=complete, **fields)))[-1] == "10"
 
 
+def test_row_of_many_columns_has_a_line_for_each_and_its_sentence_first() -> None:
+    row = {f"q{i}": float(i) for i in range(20)} | {"says": "higher than 99.3 % of the same hour"}
+    lines = draw(render_answer(make_answer(rows=[row])))
+    assert lines[1].split(maxsplit=1) == ["says", "higher than 99.3 % of the same hour"]
+    assert lines[2].split() == ["q0", "0.00"]
+    assert len(lines) == 22
+
+
 def test_hint_is_shown_if_events_are_probably_not_comparable() -> None:
     hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], None)
     for probability, hint in ((0.2, "probably no comparable event"), (0.6, "the best hit is")):

@@ -43,7 +43,7 @@ def test_norm_reads_the_rows_of_the_key_in_the_season() -> None:
     question = _ask({**KEYS, "season": "hour_of_week", "zone": "Europe/Rome", "range": "4w"})
     assert question.sql == (
         "SELECT history.`cpu` AS value FROM cpu AS history "
-        "WHERE history.`host` = event.`host` LIMIT 100000"
+        "WHERE history.`host` = event.`host` AND NOT history.`cpu` IS NULL LIMIT 100000"
     )
     assert question.streams == {"cpu": "ts"}
     assert question.range == 4 * WEEKS
@@ -100,6 +100,7 @@ def test_stream_that_does_not_follow_is_asked_for(expr: str) -> None:
         ({"range": "0s"}, "must be longer than 0s"),
         ({"exclude": "holidays"}, "incidents"),
         ({"range": "4000d"}, "at most 1100d"),
+        ({"range": "3w", "season": "hour_of_week"}, "4 cycles are at least 28d"),
     ],
 )
 def test_keys_are_refused_with_a_reason(keys: dict[str, Any], message: str) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from archiver.times import to_micros
+from recall.engines import norms
 from recall.engines.norms import answer_norm
 from recall.norms import NormSpec
 from recall.requests import RecallEvent
@@ -35,6 +36,22 @@ def test_numbers_of_any_type_are_compared(kind: pa.DataType, unit: str) -> None:
     assert (answer["n"], answer["cycles"], answer["verdict"]) == (9, 9, "usual")
     assert answer["rank"] == pytest.approx((5 + 0.5) / 9)
     assert answer["median"] == 6.0
+
+
+def test_answer_says_that_older_rows_were_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [NOON - timedelta(hours=hour) for hour in range(1, 61)]
+    rows = pa.table(
+        {
+            "value": pa.array(range(-60, 0), pa.float64()),
+            "_o0": pa.array(times, pa.timestamp("us", tz="UTC")),
+        }
+    )
+    assert answer_norm(SPEC, EVENT, rows)["says"] == (
+        "higher than ever; not seen in 2 days; too few cycles: 3 days of at least 4"
+    )
+    monkeypatch.setattr(norms, "MAX_ROWS", 60)
+    says = answer_norm(SPEC, EVENT, rows)["says"]
+    assert says.endswith("; of the newest 100,000 rows alone")
 
 
 def test_event_without_history_has_too_few_cycles() -> None:

@@ -8,6 +8,7 @@ from recall.norms.exclusions import Exclusions
 from recall.norms.words import (
     describe_cycles,
     describe_exclusions,
+    describe_history,
     describe_length,
     describe_position,
     describe_seen,
@@ -47,7 +48,7 @@ def test_share_below_one_is_not_rounded_to_all() -> None:
     ],
 )
 def test_earlier_cycles_are_counted(seen: int, with_alert: int, text: str) -> None:
-    assert describe_seen(seen, with_alert, 56 * DAY) == text
+    assert describe_seen(seen, with_alert, "8 weeks") == text
 
 
 def test_lengths_have_the_largest_unit_that_divides_them() -> None:
@@ -59,6 +60,19 @@ def test_lengths_have_the_largest_unit_that_divides_them() -> None:
         "30 minutes",
         "1.5 seconds",
     ]
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        (56 * DAY, "8 weeks"),
+        (52 * DAY, "8 weeks"),
+        (38 * DAY, "5 weeks"),
+        (5 * HOUR + 7, "5 hours"),
+    ],
+)
+def test_history_is_as_long_as_its_rows(known: int, text: str) -> None:
+    assert describe_history(56 * DAY, known) == text
 
 
 def test_cycles_are_too_few_below_four() -> None:
