@@ -42,6 +42,7 @@ PATH_VALUES = {
     "silence": "none",
     "backtest": "00000000-0000-0000-0000-000000000001",
     "receiver": "none",
+    "incident": "00000000-0000-0000-0000-000000000001",
 }
 BODIES: dict[str, Any] = {
     "/api/v1/alerts/{alert}/notes": {"text": "a"},
