@@ -73,14 +73,14 @@ def describe_exclusions(exclusions: Exclusions) -> list[str]:
     return parts
 
 
-def describe_history(span: Micros, known: Micros) -> str:
-    """How long the history is: `span` as the rule says, or `known`, that of the rows, if it is shorter."""
-    if known >= _NEARLY_ALL * span:
+def describe_history(span: Micros, rows_span: Micros) -> str:
+    """How long the history is: `span` as the rule says, or that of the rows, if it is shorter."""
+    if rows_span >= _NEARLY_ALL * span:
         return describe_length(span)
     for size, _ in _UNITS:
-        if known >= size:
-            return describe_length(known // size * size)
-    return describe_length(known)
+        if rows_span >= size:
+            return describe_length(rows_span // size * size)
+    return describe_length(rows_span)
 
 
 def describe_limit() -> str:

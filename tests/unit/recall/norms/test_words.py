@@ -63,7 +63,7 @@ def test_lengths_have_the_largest_unit_that_divides_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "text"),
+    ("rows_span", "text"),
     [
         (56 * DAY, "8 weeks"),
         (52 * DAY, "8 weeks"),
@@ -71,8 +71,8 @@ def test_lengths_have_the_largest_unit_that_divides_them() -> None:
         (5 * HOUR + 7, "5 hours"),
     ],
 )
-def test_history_is_as_long_as_its_rows(known: int, text: str) -> None:
-    assert describe_history(56 * DAY, known) == text
+def test_history_is_as_long_as_its_rows(rows_span: int, text: str) -> None:
+    assert describe_history(56 * DAY, rows_span) == text
 
 
 def test_cycles_are_too_few_below_four() -> None:
