@@ -59,7 +59,9 @@ class IncidentEngine:
             self._gateway.lock_decisions()
             last_decision = self._gateway.last_decision()
             topology = load_topology(self._connection, datetime.now(UTC))
-            if alerts and (grouper is None or last_decision != self._last_decision):
+            if last_decision != self._last_decision:
+                grouper = None  # it does not know the decision
+            if alerts and grouper is None:
                 grouper = self._load_grouper(alerts[0].starts_at, topology)
             placements = self._place(grouper, alerts, topology) if grouper is not None else []
             self._gateway.place(placements, [row.id for row in rows])
