@@ -5,6 +5,7 @@ their rows are archived next, and erased by another run.
 """
 
 import gzip
+import io
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -62,7 +63,7 @@ def _erase_from_batch(path: Path, values: ErasedValues, changes: BatchChanges) -
     content = path.read_bytes()
     if is_compressed:
         content = gzip.decompress(content)
-    lines = content.splitlines(keepends=True)
+    lines = io.BytesIO(content).readlines()  # a carriage return alone ends no record
     emptied = 0
     for number, line in enumerate(lines):
         if values.search_bytes(line):

@@ -25,6 +25,12 @@ def test_line_is_emptied(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["push-1.jsonl"]
 
 
+def test_carriage_return_within_a_line_does_not_end_it(tmp_path: Path) -> None:
+    path = put(tmp_path, "push-1.log", b"a=1\rb=erase-me-1\rc=3\na=2\n")
+    assert erase_from_batches(tmp_path, VALUES).lines == 1
+    assert path.read_bytes() == b"\na=2\n"
+
+
 def test_compressed_batch_is_written_again(tmp_path: Path) -> None:
     path = put(tmp_path, "push-1.csv.gz", gzip.compress(b"a,b\nerase-me-1,2\n3,4\n"))
     assert erase_from_batches(tmp_path, VALUES).lines == 1
