@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -241,7 +242,7 @@ class Eraser:
             changed["restarted recalls"] = records.restart_recalls()
         batches = erase_from_batches(self._settings.home, values)
         changed["lines of batches"] = batches.lines
-        self._remove_copies()
+        remaining_folders = self._remove_copies()
         holders = list_places(
             self._settings,
             self._connection,
@@ -249,15 +250,18 @@ class Eraser:
             datetime.now(UTC),
         )
         holders += [f"accepted batch {name}, which is archived next" for name in batches.other]
+        holders += [f"folder {folder}, which was not removed" for folder in remaining_folders]
         holders += [f"file {path}" for path in find_files(self._settings.home, values)]
         counts = {name: count for name, count in changed.items() if count}
         return {"events": len(events), "changed": counts, "places": holders}
 
-    def _remove_copies(self) -> None:
-        """Remove what processes keep on local disks and make again."""
+    def _remove_copies(self) -> list[Path]:
+        """Remove what processes keep on local disks and make again; return what could not be."""
         remove_local_copies(self._root)
-        for name in _LOCAL_FOLDERS:
-            shutil.rmtree(self._settings.home / name, ignore_errors=True)
+        folders = [self._settings.home / name for name in _LOCAL_FOLDERS]
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        return [folder for folder in folders if folder.exists()]
 
     def _purge_files(self) -> None:
         for table in self._tables.values():
