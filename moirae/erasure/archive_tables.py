@@ -42,7 +42,8 @@ def erase_from_tables(
     root: StorageRoot, connection: sql.Connection, events: Collection[str], values: ErasedValues
 ) -> dict[str, int]:
     """Remove events and values from tables of events, contexts and revisions, and have derived
-    streams and summaries computed again. Returns the number of changed rows by table.
+    streams and summaries computed again. Returns the number of changed rows by table; 1 for a table
+    that is computed again.
     """
     change = _make_change(events, values)
     counts: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Norms: what is normal for a value at this time, from the earlier rows of its key. No I/O.
 
-A recall `normal` reads rows as any recall does. What it answers is computed
-from these rows alone: `answer` chooses the season (`season_choice`), leaves out the spans of past
-alerts (`exclusions`) and places the event's value among the rest by cycles (`position`, `words`).
+A recall `normal` reads rows as any recall does. What it answers is computed from these rows and
+the spans of past alerts: `answer` chooses the season (`season_choice`), leaves out such spans
+(`exclusions`) and places the event's value among the rest by cycles (`position`, `words`).
 """
 
 from recall.norms.answer import compute_norm

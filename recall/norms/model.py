@@ -41,7 +41,7 @@ NORM_COLUMNS: Mapping[str, str] = {
 }
 """The columns of the only row of an answer, with Spark's types.
 
-`verdict`: higher, lower, usual, too few cycles, or no value. `score`: see `position.Position`.
+`verdict`: higher, lower, usual, too few cycles, or no value. `score`: see `Band.find_score`.
 `rank`: the share of the rows below the value, equal ones by half, with its 95 % interval over
 cycles. `low`, `high`: beyond them a value is abnormal. `n`: rows, in so many `cycles`. `seen`: the
 earlier cycles in which a value was at least as extreme, also in the spans of alerts. `season`: the

@@ -47,8 +47,8 @@ class StreamCounts(RecordCounts):
 
     `units`: number of finished source units, compacted ones too. `open_units`: number of others.
     `tombstones`: records without a value, and `punctuations`: records that close time, which are not
-    in `read`. `rewritten`: number of files that
-    were changed after they were read; `renamed`: of those that were renamed, and read again.
+    in `read`. `rewritten`: number of files that were changed after they were read; `renamed`: of
+    those that were renamed, and read again.
     """
 
     stream: str

@@ -141,7 +141,7 @@ class ProcessGateway(Gateway):
         self._execute("end_all")
 
     def list_held(self) -> list[str]:
-        """Which of these roles processes have."""
+        """The roles that `end_all` ends, of those whose lock a session still has."""
         return self._column("list_held")
 
     def fail(self, role: str, epoch: int, error: str) -> None:

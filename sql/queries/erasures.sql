@@ -11,7 +11,7 @@ UPDATE workspace SET erasure_key = %(key)s
 SELECT pg_try_advisory_lock(hashtextextended('moirae erasure', 0))
 
 -- start --
--- Record an erasure, and the number of its rows.
+-- Record an erasure, once.
 INSERT INTO erasures (id, author, condition_hash, streams, state)
 VALUES (%(id)s, %(author)s, %(condition_hash)s, %(streams)s, %(state)s)
 ON CONFLICT (id) DO NOTHING
@@ -69,7 +69,7 @@ SELECT id, author, condition_hash, streams, rows, state, first_ts, last_ts, effe
 FROM erasures ORDER BY started_at, id
 
 -- list_later --
--- The numbers of the streams of which rows were erased after a time.
+-- The streams of which rows were erased after a time.
 SELECT DISTINCT unnest(streams) FROM erasures WHERE rows > 0 AND coalesce(finished_at, clock_timestamp()) > %(time)s
 
 -- list_source_names --

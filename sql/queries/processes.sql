@@ -70,7 +70,7 @@ UPDATE processes SET epoch = epoch + 1, state = 'ended'
 WHERE role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$'
 
 -- list_held --
--- Which of these roles a process has.
+-- The roles that `end_all` ends, of those whose lock a session still has.
 SELECT role FROM processes WHERE (role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$')
     AND EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
