@@ -1,5 +1,6 @@
 """What an erased value looks like in other records, and records without it. No I/O."""
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -45,7 +46,10 @@ class ErasedValues:
     @cached_property
     def patterns(self) -> Sequence[str]:
         """Regular expressions, of PostgreSQL and of Python, that match each of them."""
-        alternatives = [_alternative(form) for value in self._values for form in _forms(value)]
+        alternatives: list[str] = []
+        for value in self._values:
+            is_word = len(value) <= _WORD_LENGTH
+            alternatives += [_alternative(form, is_word) for form in _forms(value)]
         return [
             "|".join(alternatives[start : start + _PATTERN_VALUES])
             for start in range(0, len(alternatives), _PATTERN_VALUES)
@@ -94,14 +98,20 @@ class ErasedValues:
 
 
 def _forms(value: str) -> Iterable[str]:
-    """The value as a text has it, as JSON has it, and as JSON in JSON has it."""
+    """The value as a text has it, as JSON has it, and as JSON in JSON has it.
+
+    JSON may be UTF-8, or ASCII with escapes in lower case, as Python writes it.
+    """
     forms = [value]
-    for _ in range(2):
-        forms.append(orjson.dumps(forms[-1]).decode()[1:-1])
+    for is_ascii in (False, True):
+        form = value
+        for _ in range(2):
+            form = json.dumps(form, ensure_ascii=is_ascii)[1:-1]
+            forms.append(form)
     return dict.fromkeys(forms)
 
 
-def _alternative(form: str) -> str:
+def _alternative(form: str, is_word: bool) -> str:
     escaped = "".join(
         character
         if character.isalnum() or ord(character) > 127 or character in "_ "
@@ -110,7 +120,7 @@ def _alternative(form: str) -> str:
         else f"\\u{ord(character):04x}"
         for character in form
     )
-    if len(form) > _WORD_LENGTH:
+    if not is_word:
         return escaped
     return f"(?<!{_WORD}){escaped}(?!{_WORD})"
 

@@ -73,3 +73,12 @@ def test_leaves_are_texts_and_whole_numbers() -> None:
 def test_occurrence_of_one_value() -> None:
     assert occurs_in("bob", "where user = 'bob'")
     assert not occurs_in("bob", "bobby")
+
+
+def test_value_in_ascii_json_is_found() -> None:
+    for value in ("Zo\u00eb", "M\u00fcller-1234", "\U0001f600-key"):
+        document = json.dumps({"name": value})
+        values = ErasedValues([value])
+        assert values.search(document)
+        assert values.search(json.dumps(document))
+    assert not ErasedValues(["Zo\u00eb"]).search(json.dumps({"name": "Zo\u00ebs"}))
