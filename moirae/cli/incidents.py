@@ -266,7 +266,7 @@ def similar(
     print_table(
         columns,
         map(_format_similar, incidents),
-        "no past incident has a term in common that other incidents have not",
+        "no similar past incident: terms that all incidents have do not count",
     )
 
 
