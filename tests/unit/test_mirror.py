@@ -50,7 +50,7 @@ MODULES_BY_TEST = {
     "integration/test_recent_changes.py": """
         moirae.recent_changes.load moirae.topology.load moirae.services.operations.recent_changes""",
     "integration/test_incidents.py": """
-        moirae.cli.incidents moirae.config.incidents moirae.incidents.changes moirae.incidents.engine
+        moirae.cli.incidents moirae.config.incidents moirae.incidents.changes
         moirae.incidents.load moirae.live.incidents moirae.services.operations.incidents
         sql.alerts.incidents""",
     "unit/moirae/incidents/test_grouping.py": """
