@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,15 @@ DURATION_UNITS = {
 # The longest duration a user may set: beyond any archive, and below what overflows dates and SQL
 # intervals.
 MAX_DURATION = timedelta(days=36_500)
+
+
+def check_zone(zone: str) -> str:
+    """The name of a time zone. Raises ValueError if there is none of that name."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"unknown time zone {zone[:80]!r}, such as Europe/Rome") from None
+    return zone
 
 
 def to_micros(moment: datetime) -> Micros:

@@ -5,6 +5,7 @@ So on a day without daylight saving's missing hour that hour has no time, and th
 two hours.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,11 +16,12 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from archiver.time_range import TimeRange, merge_ranges
-from archiver.times import Micros, from_micros, to_micros
+from archiver.times import Micros, check_zone, from_micros, to_micros
 
 Recurrence = Literal["hour_of_day", "hour_of_week", "day_of_week"]
 
 SECOND = 1_000_000  # microseconds
+TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
@@ -117,6 +119,14 @@ class Landmark:
             if instant <= ts:
                 return instant
         return _first_instant((local_day - 2) * DAY + self.time_of_day, self.zone)
+
+
+def parse_landmark(time_of_day: str, zone: str) -> Landmark:
+    """The landmark of a time HH:MM of a zone. Raises ValueError."""
+    if TIME_OF_DAY.fullmatch(time_of_day) is None:
+        raise ValueError(f"{time_of_day[:20]!r} is not a time of the day, such as '07:00'")
+    hours, minutes = time_of_day.split(":")
+    return Landmark((int(hours) * 60 + int(minutes)) * MINUTE, check_zone(zone))
 
 
 def _first_instant(local_time: Micros, zone: str) -> Micros:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import zoneinfo
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,6 +20,7 @@ from archiver.formats import (
     expand_time_format,
     infer_format_name,
 )
+from archiver.times import check_zone
 from moirae.documents.types import ConfigModel, Flag, Text, ValueProblem, raise_problems
 
 PostedFormat = Literal[
@@ -252,11 +252,7 @@ class TimeOptions(ConfigModel):
     @field_validator("zone")
     @classmethod
     def _validate_zone(cls, zone: str) -> str:
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"unknown time zone {zone[:80]!r}, such as Europe/Rome") from None
-        return zone
+        return check_zone(zone)
 
     @property
     def reading(self) -> TimeReading:

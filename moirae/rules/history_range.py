@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,15 +18,21 @@ from pydantic import (
     model_validator,
 )
 
-from archiver.times import duration_to_micros
+from archiver.times import check_zone, duration_to_micros
 from moirae.config import PositiveDuration, format_duration, parse_duration
 from moirae.documents.types import ConfigModel, Text
-from recall.history_ranges import MINUTE, PERIODS, Landmark, Recurrence, Season
+from recall.history_ranges import (
+    PERIODS,
+    TIME_OF_DAY,
+    Landmark,
+    Recurrence,
+    Season,
+    parse_landmark,
+)
 
 _SPAN_SEPARATOR = ".."
 # Of a season: each occurrence is a range of its own that is planned and stored.
 _MAX_OCCURRENCES = 4_000
-_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -77,20 +81,15 @@ def _check_time_of_day(value: Any) -> str:
     """A time HH:MM; YAML reads 22:00 without quotes as a number to the base of 60."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(getattr(value, "source_text", value))
-    if not isinstance(value, str) or _TIME_OF_DAY.fullmatch(value) is None:
+    if not isinstance(value, str) or TIME_OF_DAY.fullmatch(value) is None:
         raise ValueError(f"{str(value)[:20]!r} is not a time of the day, such as '07:00'")
     return value
-
-
-def _count_minutes(time_of_day: str) -> int:
-    hours, minutes = time_of_day.split(":")
-    return int(hours) * 60 + int(minutes)
 
 
 TimeOfDay = Annotated[
     str,
     PlainValidator(_check_time_of_day),
-    WithJsonSchema({"type": "string", "pattern": f"^{_TIME_OF_DAY.pattern}$"}),
+    WithJsonSchema({"type": "string", "pattern": f"^{TIME_OF_DAY.pattern}$"}),
 ]
 
 
@@ -163,11 +162,7 @@ class HistoryRange(ConfigModel):
         has_none = info.data.get("since") is None and info.data.get("same") is None
         if has_none and {"since", "same"} <= info.data.keys():
             raise ValueError("zone needs since or same: it is the zone of their local times")
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"unknown time zone {zone[:80]!r}, such as Europe/Rome") from None
-        return zone
+        return check_zone(zone)
 
     @field_validator("around")
     @classmethod
@@ -204,7 +199,7 @@ class HistoryRange(ConfigModel):
         """The time of the day from which on history is read; None: any."""
         if self.since is None:
             return None
-        return Landmark(_count_minutes(self.since) * MINUTE, self.zone or "UTC")
+        return parse_landmark(self.since, self.zone or "UTC")
 
 
 def _expand_span(value: Any) -> Any:

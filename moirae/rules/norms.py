@@ -6,14 +6,13 @@ It is compiled to a query of these rows over a range of the same times, and what
 
 from __future__ import annotations
 
-import zoneinfo
 from datetime import timedelta
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 from sqlglot import exp
 
-from archiver.times import duration_to_micros
+from archiver.times import check_zone, duration_to_micros
 from moirae.config import PositiveDuration
 from moirae.documents.types import ConfigModel, TableName, Text
 from moirae.rules.history_range import HistoryRange, HistorySpan
@@ -67,11 +66,7 @@ class Norm(ConfigModel):
     @field_validator("zone")
     @classmethod
     def _validate_zone(cls, zone: str) -> str:
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"unknown time zone {zone[:80]!r}, such as Europe/Rome") from None
-        return zone
+        return check_zone(zone)
 
     @field_validator("range")
     @classmethod

@@ -4,18 +4,15 @@ A landmark is an instant at which a clock in a zone shows a time of the day. Que
 arithmetic on a short list of runs, so that all engines use the same data of time zones.
 """
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from recall.history_ranges import DAY, MINUTE, Landmark, constant_offsets
+from recall.history_ranges import DAY, Landmark, constant_offsets
 
-TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 _MAX_LANDMARKS = 64  # whose runs are kept
 # The clocks of a zone are known from 1970 to 2070 here: earlier and later days are as the first and
 # the last one.
@@ -29,18 +26,6 @@ class LandmarkRun(NamedTuple):
     first: Micros
     days: int
     end: Micros
-
-
-def parse_landmark(time_of_day: str, zone: str) -> Landmark:
-    """The landmark of a time HH:MM of a zone. Raises ValueError."""
-    if TIME_OF_DAY.fullmatch(time_of_day) is None:
-        raise ValueError(f"{time_of_day[:20]!r} is not a time of the day, such as '07:00'")
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"unknown time zone {zone[:80]!r}, such as Europe/Rome") from None
-    hours, minutes = time_of_day.split(":")
-    return Landmark((int(hours) * 60 + int(minutes)) * MINUTE, zone)
 
 
 @lru_cache(_MAX_LANDMARKS)

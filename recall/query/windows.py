@@ -8,9 +8,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
-from recall.history_ranges import DAY, MINUTE, Landmark
+from recall.history_ranges import DAY, MINUTE, Landmark, parse_landmark
 from recall.query.intervals import parse_interval
-from recall.query.landmarks import alignment, longest_distance, parse_landmark
+from recall.query.landmarks import alignment, longest_distance
 from recall.query.parsing import Unsupported
 
 # Of windows since a time of the day: each row belongs to as many as remain of its day.

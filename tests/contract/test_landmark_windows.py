@@ -22,8 +22,7 @@ from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
 from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from recall.engines.spark.statements import SparkStatements
-from recall.history_ranges import DAY, MINUTE, Landmark
-from recall.query.landmarks import parse_landmark
+from recall.history_ranges import DAY, MINUTE, Landmark, parse_landmark
 from tests.unit.moirae.evaluation.builders import COLUMNS, make_request, make_rule, run_engine
 
 TYPES = {"host": "string", "since": "timestamp", "c": "bigint", "t": "double"}

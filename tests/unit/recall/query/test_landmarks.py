@@ -5,8 +5,8 @@ import random
 import pytest
 
 from archiver.times import Micros
-from recall.history_ranges import DAY, MINUTE, SECOND, Landmark
-from recall.query.landmarks import alignment, landmark_runs, longest_distance, parse_landmark
+from recall.history_ranges import DAY, MINUTE, SECOND, Landmark, parse_landmark
+from recall.query.landmarks import alignment, landmark_runs, longest_distance
 
 HOUR = 60 * MINUTE
 ZONES = (
