@@ -68,11 +68,12 @@ class _OrDuration:
         return {"anyOf": [handler(schema), DURATION_SCHEMA]}
 
 
+_NOT_IN_IDS = str.maketrans("", "", "%_\\")
 SearchText = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 NoteText = Annotated[str, Field(max_length=10_000)]
 IdPrefix = Annotated[str, Field(min_length=1, max_length=100)]
-"""An ID, or a unique prefix of it."""
+"""An ID, or a unique prefix of it; see `to_id_pattern`."""
 Time = Annotated[
     datetime,
     BeforeValidator(_parse_duration_before_now),
@@ -168,6 +169,13 @@ def next_cursor(
     if len(rows) < limit:
         return None
     return encode_cursor(*position(rows[-1]))
+
+
+def to_id_pattern(prefix: str) -> str:
+    """How the IDs begin that a prefix stands for, without what LIKE reads as a wildcard or an escape:
+    none is part of an ID. Empty: it stands for none.
+    """
+    return prefix.lower().translate(_NOT_IN_IDS)
 
 
 def parse_number(text: str) -> int:

@@ -1,6 +1,6 @@
 """List, search, show and annotate alerts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -24,6 +24,7 @@ from moirae.services.models import (
     decode_cursor,
     next_cursor,
     shaped_text,
+    to_id_pattern,
 )
 from moirae.services.operation import operation
 from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
@@ -295,7 +296,7 @@ def resolve(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) 
     """Record the resolution of an alert. Its state is unaffected. A later one takes its place; the
     notes of the alert have both.
     """
-    return _store_note(workspace, alert, make_resolution(workspace.author, "resolution", body))
+    return _store_note(workspace, alert, _make_resolution(workspace.author, "resolution", body))
 
 
 @operation("POST", "/alerts/{alert}/checked", role="operator")
@@ -308,7 +309,7 @@ def check_step(workspace: "LocalWorkspace", alert: IdPrefix, body: CheckedStep) 
 @operation("POST", "/alerts/{alert}/proposals", role="operator")
 def propose(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
     """Propose a resolution, as agents do. It counts when a person confirms it."""
-    return _store_note(workspace, alert, make_resolution(workspace.author, "proposal", body))
+    return _store_note(workspace, alert, _make_resolution(workspace.author, "proposal", body))
 
 
 @operation("POST", "/alerts/{alert}/confirm", role="operator")
@@ -332,7 +333,7 @@ def confirm(workspace: "LocalWorkspace", alert: IdPrefix) -> AddedNote:
     return _store_note(workspace, str(row.id), note)
 
 
-def make_resolution(author: str, kind: NoteKind, body: ResolutionBody) -> NewAlertNote:
+def _make_resolution(author: str, kind: NoteKind, body: ResolutionBody) -> NewAlertNote:
     """The note of a resolution or a proposal."""
     effect = body.effect
     if effect is None and body.superseded_by is not None:
@@ -348,10 +349,19 @@ def make_resolution(author: str, kind: NoteKind, body: ResolutionBody) -> NewAle
     )
 
 
+def resolve_each(
+    workspace: "LocalWorkspace",
+    body: ResolutionBody,
+    alerts: Iterable[tuple[UUID, str, datetime]],
+) -> list[AddedNote]:
+    """Record the same resolution of several alerts: of each its ID, rule and start."""
+    note = _make_resolution(workspace.author, "resolution", body)
+    return [_annotate(workspace, note, *alert) for alert in alerts]
+
+
 def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
     """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
-    # Wildcards of LIKE are not part of any ID.
-    pattern = prefix.lower().replace("%", "").replace("_", "").replace("\\", "")
+    pattern = to_id_pattern(prefix)
     alerts: list[AlertRow] = []
     if pattern:
         # Two alerts are enough to know that the prefix is ambiguous.
@@ -384,6 +394,11 @@ def _add_note(
 
 def _store_note(workspace: "LocalWorkspace", prefix: str, note: NewAlertNote) -> AddedNote:
     alert = find_alert(workspace.connection, prefix)
-    add_note(workspace.connection, alert.id, note)
-    kind = cast(NoteKind, note.kind)
-    return AddedNote(kind, alert.id, alert.rule, alert.starts_at, workspace.author)
+    return _annotate(workspace, note, alert.id, alert.rule, alert.starts_at)
+
+
+def _annotate(
+    workspace: "LocalWorkspace", note: NewAlertNote, alert: UUID, rule: str, starts_at: datetime
+) -> AddedNote:
+    add_note(workspace.connection, alert, note)
+    return AddedNote(cast(NoteKind, note.kind), alert, rule, starts_at, workspace.author)

@@ -13,7 +13,6 @@ from moirae.alerts import (
     FixRecord,
     InvestigatedAlert,
     RankedStep,
-    add_note,
     rank_steps,
     summarize_fixes,
 )
@@ -24,7 +23,7 @@ from moirae.services.operations.alerts import (
     AddedNote,
     ResolutionBody,
     find_alert,
-    make_resolution,
+    resolve_each,
 )
 from moirae.services.operations.events import load_event_answers
 from sql.alerts import TagGateway
@@ -185,14 +184,9 @@ def _rename(
 @operation("POST", "/resolutions", role="operator")
 def resolve_alerts(workspace: "LocalWorkspace", body: ResolutionOfAlerts) -> list[AddedNote]:
     """Record the same resolution of several alerts: of all, or of none if one is not found."""
-    note = make_resolution(workspace.author, "resolution", body)
-    alerts = {row.id: row for row in (find_alert(workspace.connection, i) for i in body.alerts)}
-    for alert in alerts:
-        add_note(workspace.connection, alert, note)
-    return [
-        AddedNote("resolution", row.id, row.rule, row.starts_at, workspace.author)
-        for row in alerts.values()
-    ]
+    rows = [find_alert(workspace.connection, prefix) for prefix in body.alerts]
+    alerts = dict.fromkeys((row.id, row.rule, row.starts_at) for row in rows)
+    return resolve_each(workspace, body, alerts)
 
 
 @operation("GET", "/alerts/{alert}/steps", role="viewer")

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 
 import sql
-from moirae.alerts import FixRecords, add_note
+from moirae.alerts import FixRecords
 from moirae.errors import NotFound, UsageError
 from moirae.services.models import (
     Arguments,
@@ -18,6 +18,7 @@ from moirae.services.models import (
     Time,
     decode_cursor,
     next_cursor,
+    to_id_pattern,
 )
 from moirae.services.operation import operation
 from moirae.services.operations.alerts import (
@@ -25,7 +26,7 @@ from moirae.services.operations.alerts import (
     Comment,
     ResolutionBody,
     find_alert,
-    make_resolution,
+    resolve_each,
 )
 from sql.alerts import (
     AlertNoteGateway,
@@ -235,18 +236,16 @@ def resolve_incident(
 ) -> list[AddedNote]:
     """Record the same resolution of all alerts of an incident."""
     row = _find(workspace.connection, incident)
-    note = make_resolution(workspace.author, "resolution", body)
-    members = [
-        member
-        for member in IncidentGateway(workspace.connection).list_members([row.id])
-        if member.state != "withdrawn"
-    ]
-    for member in members:
-        add_note(workspace.connection, member.alert_id, note)
-    return [
-        AddedNote("resolution", row.alert_id, row.rule, row.starts_at, workspace.author)
-        for row in members
-    ]
+    members = IncidentGateway(workspace.connection).list_members([row.id])
+    return resolve_each(
+        workspace,
+        body,
+        [
+            (member.alert_id, member.rule, member.starts_at)
+            for member in members
+            if member.state != "withdrawn"
+        ],
+    )
 
 
 @operation("GET", "/incidents/{incident}/similar", role="viewer")
@@ -281,8 +280,7 @@ def _find(connection: sql.Connection, prefix: str) -> IncidentRow:
 
     Raises `NotFound`, `UsageError`.
     """
-    # Wildcards of LIKE are not part of any ID.
-    pattern = prefix.lower().replace("%", "").replace("_", "").replace("\\", "")
+    pattern = to_id_pattern(prefix)
     gateway = IncidentGateway(connection)
     incidents = gateway.find(pattern, limit=2) if pattern else []
     if len(incidents) > 1:

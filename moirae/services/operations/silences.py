@@ -13,7 +13,7 @@ from moirae.config import parse_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
 from moirae.notify import Recurrence, make_alert_labels, make_alert_matchers, make_silence
-from moirae.services.models import Arguments, IdPrefix, Name, NoteText, Time
+from moirae.services.models import Arguments, IdPrefix, Name, NoteText, Time, to_id_pattern
 from moirae.services.operation import operation
 from sql.alerts import AlertFilter, AlertGateway, AlertRow
 from sql.notifications import NewSilence, SilenceGateway, SilenceRow
@@ -269,9 +269,7 @@ def _read_windows(schedule: SilenceSchedule | None) -> Recurrence | None:
 
 def find_alert(connection: sql.Connection, prefix: str) -> AlertRow:
     """The alert of an ID or unique prefix. Raises `UsageError`."""
-    rows = AlertGateway(connection).list_by_prefix(
-        prefix.lower().replace("%", "").replace("_", ""), limit=2
-    )
+    rows = AlertGateway(connection).list_by_prefix(to_id_pattern(prefix), limit=2)
     if not rows:
         raise NotFound(f"no alert with ID {prefix!a}; see `moirae alerts list`")
     if len(rows) > 1:
