@@ -2,7 +2,7 @@
 summaries.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,15 +22,18 @@ _DOCUMENT_COLUMNS = frozenset(
 _IDENTIFYING_COLUMNS = ("key", "attributes")
 
 
+def read_archived_events(root: StorageRoot) -> Iterator[pa.Table]:
+    """The rows of the table of events, file by file."""
+    if SequencedTable.exists(root, EVENTS):
+        table = SequencedTable(root, EVENTS)
+        table.last_number()
+        yield from map(table.read_file, table.data_files())
+
+
 def find_archived_events(root: StorageRoot, values: ErasedValues) -> set[str]:
     """The archived events with an erased value in their key or attributes."""
     events: set[str] = set()
-    if not SequencedTable.exists(root, EVENTS):
-        return events
-    table = SequencedTable(root, EVENTS)
-    table.last_number()
-    for file in table.data_files():
-        rows = table.read_file(file)
+    for rows in read_archived_events(root):
         for column in _IDENTIFYING_COLUMNS:
             for eid, text in zip(rows["eid"].to_pylist(), rows[column].to_pylist(), strict=True):
                 if text is not None and values.search(text):

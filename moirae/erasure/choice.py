@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 import sql
 from archiver.delta import StreamTable
-from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from archiver.storage import StorageRoot
 from archiver.times import Micros, micros_column
 from moirae.config import Settings
 from moirae.erasure.archive_rows import FoundRows, SelectedRows, find_remaining
+from moirae.erasure.archive_tables import read_archived_events
 from moirae.erasure.matching_events import is_event_of
 from moirae.erasure.places import find_declared
 from moirae.erasure.values import is_searchable
@@ -91,13 +91,10 @@ def _find_events(connection: sql.Connection, moments: Moments) -> set[str]:
 
 def _find_archived(root: StorageRoot, moments: Moments) -> set[str]:
     events: set[str] = set()
-    if not SequencedTable.exists(root, EVENTS) or not moments:
+    if not moments:
         return events
-    table = SequencedTable(root, EVENTS)
-    table.last_number()
     times = pa.array(sorted(moments), pa.int64())
-    for file in table.data_files():
-        rows = table.read_file(file)
+    for rows in read_archived_events(root):
         rows = rows.filter(pc.is_in(pa.array(micros_column(rows, "ts")), value_set=times))
         for ts, row in _read_events(rows):
             if is_event_of(moments[ts], orjson.loads(row["key"]), orjson.loads(row["attributes"])):

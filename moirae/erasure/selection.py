@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -50,7 +51,7 @@ class ErasureCondition:
         """All of it, to be hashed."""
         return f"{self.where}\n{self.since}\n{self.until}"
 
-    @property
+    @cached_property
     def columns(self) -> frozenset[str]:
         """The names of the columns in the condition, in lower case. Raises `UsageError`."""
         return frozenset(column.name.lower() for column in self.parse().find_all(exp.Column))

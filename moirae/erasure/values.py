@@ -28,11 +28,6 @@ def is_searchable(text: str) -> bool:
     return len(text) >= MIN_LENGTH
 
 
-def occurs_in(value: str, text: str) -> bool:
-    """Whether a text holds a value, as it is or as JSON has it."""
-    return ErasedValues([value]).search(text)
-
-
 class ErasedValues:
     """Values to be removed from texts and JSON documents."""
 
