@@ -119,10 +119,7 @@ class RevisionTables:
         Files that were part of a table stay for `history` seconds after the commit that replaced
         them, and as long the change feed is readable.
         """
-        for storage, open_table in (
-            (self._revisions, self._open_revisions),
-            (self._rows, self._open_rows),
-        ):
+        for storage, open_table in self._list_tables():
             if not storage.has_table():
                 continue
             table = open_table()

@@ -6,6 +6,7 @@ before. So posting needs no database, and several servers write at the same time
 """
 
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -117,8 +118,7 @@ class LandingObjects(Landing):
                 batch.path.open("rb") as source,
                 target.open_batch(batch.name, batch.suffix, batch.modified) as file,
             ):
-                while content := source.read(_IN_MEMORY):
-                    file.write(content)
+                shutil.copyfileobj(source, file, _IN_MEMORY)
             self.remove(batch.path)
 
 
