@@ -5,9 +5,6 @@ was backed up, and it goes on from there.
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +19,7 @@ from archiver.threads import start_thread
 from moirae.config.settings import load_settings_from_environment
 from moirae.runtime import database
 from tests.backups import filled, make_workspace, numbers_of, problems_of, stop_database
+from tests.faults.commands import kill_command, run_command
 from tests.faults.harness import Stage, stage
 from tests.landing import put_file
 
@@ -42,39 +40,6 @@ groups:
 """
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
-
-
-def _start(root: Path, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "moirae", *arguments]
-    workspace = ["--workspace", str(root / "moirae.yaml")]
-    # With a group of its own: pg_dump ends with it.
-    return subprocess.Popen(
-        [*command, *workspace],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _run(root: Path, *arguments: str) -> str:
-    process = _start(root, *arguments)
-    output, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors[-3000:] + output[-3000:]
-    return output
-
-
-def _kill_at_random(rng: random.Random, longest: float, root: Path, *arguments: str) -> bool:
-    """Run a command and kill it; whether it had ended before."""
-    process = _start(root, *arguments)
-    try:
-        _, errors = process.communicate(timeout=rng.uniform(0.2, longest))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return False
-    assert process.returncode == 0, errors[-3000:]
-    return True
 
 
 def _ids(root: Path) -> set[tuple[str, int]]:
@@ -141,30 +106,32 @@ def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: 
         system.wait(lambda: system.archived_units() > 50, 240)
         completed = 0
         for number in range(BACKUP_KILLS):
-            completed += _kill_at_random(rng, 6.0 + number, system.root, "backup", str(backups))
-        _run(system.root, "backup", str(backups))
-        summary = json.loads(_run(system.root, "backup", str(backups), "-o", "json"))
+            completed += kill_command(
+                system.root, rng.uniform(0.2, 6.0 + number), "backup", str(backups)
+            )
+        run_command(system.root, "backup", str(backups))
+        summary = json.loads(run_command(system.root, "backup", str(backups), "-o", "json"))
         time.sleep(1)
         appends = summary["appends"]["cpu"]
-        listed = json.loads(_run(system.root, "backup", "list", str(backups), "-o", "json"))
+        listed = json.loads(run_command(system.root, "backup", "list", str(backups), "-o", "json"))
         assert len(listed) >= completed + 2
         answered = _answered_events(system, summary["taken_at"])
-        answers = [_run(system.root, "recalls", "repeat", eid) for eid in answered]
+        answers = [run_command(system.root, "recalls", "repeat", eid) for eid in answered]
         system.producer.stop()
         system.down()
         expected = _backed_up_ids(system, appends)
 
         restored = 0
         for number in range(RESTORE_KILLS):
-            if _kill_at_random(rng, 3.0 + 2 * number, target, "restore", str(backups)):
+            if kill_command(target, rng.uniform(0.2, 3.0 + 2 * number), "restore", str(backups)):
                 restored += 1
                 break
         if not restored:
-            _run(target, "restore", str(backups))
+            run_command(target, "restore", str(backups))
         ids = _ids(target)
         assert ids == expected
-        _run(target, "doctor")
-        assert [_run(target, "recalls", "repeat", eid) for eid in answered] == answers
+        run_command(target, "doctor")
+        assert [run_command(target, "recalls", "repeat", eid) for eid in answered] == answers
         settings = load_settings_from_environment(target / "moirae.yaml")
         with database.connect_database(settings, "faults") as connection:
             counts: Any = connection.execute(
@@ -176,10 +143,10 @@ def test_restored_workspace_is_what_was_backed_up_whatever_was_killed(tmp_path: 
         # It goes on: the folder of the source has files that the ledger does not know.
         source = target / "landing"
         source.symlink_to(system.root / "landing")
-        _run(target, "up", "--drain")
+        run_command(target, "up", "--drain")
         accepted = [*earlier, *system.producer.rows]
         assert _ids(target) == {(row["host"], row["n"]) for row in accepted}
-        _run(target, "doctor")
+        run_command(target, "doctor")
         print(
             f"{completed} backups and {restored} restores ended before they were killed; "
             f"{len(ids):,} rows restored, {len(system.producer.rows):,} after the drain, "
@@ -213,19 +180,19 @@ def test_backups_of_an_archive_under_load_are_killed(public_folder: Path) -> Non
         assert started.wait(120)
         completed = 0
         for number in range(BACKUP_KILLS):
-            completed += _kill_at_random(rng, 4.0 + number, root, "backup", str(backups))
-        summary = json.loads(_run(root, "backup", str(backups), "-o", "json"))
+            completed += kill_command(root, rng.uniform(0.2, 4.0 + number), "backup", str(backups))
+        summary = json.loads(run_command(root, "backup", str(backups), "-o", "json"))
     finally:
         stop.set()
     count = archiving.result(60)
     expected = numbers_of(settings, summary["appends"]["cpu"])
     assert len(expected) == summary["rows"] < count
     restored = any(
-        _kill_at_random(rng, 3.0 + 2 * number, target, "restore", str(backups))
+        kill_command(target, rng.uniform(0.2, 3.0 + 2 * number), "restore", str(backups))
         for number in range(RESTORE_KILLS)
     )
     if not restored:
-        _run(target, "restore", str(backups))
+        run_command(target, "restore", str(backups))
     restored_settings = load_settings_from_environment(target / "moirae.yaml")
     assert numbers_of(restored_settings) == expected
     assert problems_of(restored_settings) == []

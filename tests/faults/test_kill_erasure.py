@@ -5,9 +5,6 @@ ended, no byte of the erased values is in any file, and everything else is as it
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.faults.commands import kill_command, run_command
 from tests.faults.harness import Stage, workspace
 from tests.integration.test_erasure import files_with
 from tests.landing import put_file
@@ -83,37 +81,6 @@ def past_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def start_command(root: Path, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "moirae", *arguments]
-    return subprocess.Popen(
-        [*command, "--workspace", str(root / "moirae.yaml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def run(root: Path, *arguments: str) -> str:
-    process = start_command(root, *arguments)
-    output, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors[-3000:] + output[-3000:]
-    return output
-
-
-def kill_at_random(rng: random.Random, root: Path, *arguments: str) -> bool:
-    """Run a command and kill it; whether it had ended before."""
-    process = start_command(root, *arguments)
-    try:
-        _, errors = process.communicate(timeout=rng.uniform(0.5, LONGEST))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return False
-    assert process.returncode == 0, errors[-3000:]
-    return True
-
-
 def archived(root: Path) -> dict[int, str]:
     table = DeltaTable(root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table(
         columns=["n", "user"]
@@ -142,21 +109,21 @@ def test_erasures_are_killed_and_finished(tmp_path: Path) -> None:
             ended = 0
             for number in range(KILLS):
                 where = ("--where", f"user = '{secret(number)}'")
-                ended += kill_at_random(rng, root, "archive", "erase", *where)
+                ended += kill_command(root, rng.uniform(0.5, LONGEST), "archive", "erase", *where)
                 # What was begun is finished; what was not is chosen again.
-                run(root, "archive", "erase", *where)
+                run_command(root, "archive", "erase", *where)
             system.producer.stop()
             system.down()
             system.connection.close()
-            run(root, "up", "--drain")
+            run_command(root, "up", "--drain")
             left = [files_with(root / ".moirae", secret(number)) for number in range(KILLS)]
             assert left == [[]] * KILLS
             assert files_with(root / ".moirae", "erase-me") == []
             expected = {row["n"]: row["user"] for row in rows if "erase-me" not in row["user"]}
             expected |= {row["n"]: None for row in system.producer.rows}
             assert archived(root) == expected
-            run(root, "doctor")
-            status = json.loads(run(root, "status", "-o", "json"))
+            run_command(root, "doctor")
+            status = json.loads(run_command(root, "status", "-o", "json"))
             assert status["problems"] == []
             counts = status["streams"]["cpu"]
             assert counts["erased"] == sum("erase-me" in row["user"] for row in rows)
