@@ -3,11 +3,13 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 from archiver.spark.session import start_session
@@ -33,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # The JVMs of processes under test live too briefly for optimized code and for threads that
     # collect garbage beside the others to pay off.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    # As commands do: what a thread logs is no part of the output of a command that a test runs.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         end_with_parent()
     if config.getoption("--fast"):

@@ -118,7 +118,7 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     assert (answers["fixed"]["excluded"], answers["fixed"]["counted_again"]) == (0, 1)
     second_answer = _answer(world, INCIDENTS[1])["norm"]
     assert (second_answer["verdict"], second_answer["excluded"]) == ("higher", 1)
-    assert second_answer["says"].startswith("higher than ever; seen once in 30 days, with an alert")
+    assert second_answer["says"].startswith("higher than ever; seen once in 6 days, with an alert")
 
 
 def test_backtest_leaves_out_the_alerts_that_it_has_shown(

@@ -214,8 +214,9 @@ def test_best_candidates_are_the_best_of_all_where_tags_weigh_much(
 ) -> None:
     """Exactly so if all events are resolved, and terms weigh by TF-IDF alone."""
     events = _make_past(seed)
-    built = build_model(events, {e.event_id: f"{rng.randint(0, 5)}" for e in events}, HOUR)
-    assert built is not None
+    # Each event is an episode of its own: the tags of one that lasts still are not known yet.
+    built = build_model(events, {e.event_id: f"{rng.randint(0, 5)}" for e in events}, gap=0)
+    assert built is not None and built.resolutions == len(events)
     built.model.model.pair_model.weights = np.array([0, 1 + weights[0], 0, *weights[1:]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "RANK_ALL_EVENTS", 0)
