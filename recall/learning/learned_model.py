@@ -235,7 +235,7 @@ class LearnedModel:
         """
         chance = self.calibration.new_tag_chance(self.novelty_features(context, log_probabilities))
         shares = self.calibration.shares(log_probabilities)
-        chances = (chance, float(self.frequencies()[-1]))
+        chances = (chance, 1 / (self.tag_model.event_count + 1))
         return self.mixture.mix(shares, votes, chances, self.history)
 
     def novelty_features(self, context: ContextVector, log_probabilities: Floats) -> Floats:
@@ -264,9 +264,12 @@ class LearnedModel:
         return [(self.tag_model.tags[tag], float(shares[tag])) for tag in best]
 
     def frequencies(self) -> Floats:
-        """How often each tag was seen, as shares, and last that of a tag that was never seen."""
-        counts = self.tag_model.tag_counts
-        shares: Floats = np.append(counts, 1.0) / (counts.sum() + 1)
+        """By tag, its share of all episodes, and last that of a tag that was never seen."""
+        counts = self.history.counts
+        shares = np.zeros(len(self.tag_model.tags) + 1)
+        shares[: len(counts)] = counts
+        shares[-1] = 1
+        shares /= counts.sum() + 1
         return shares
 
     def _forecast_by_frequencies(self, count: int) -> LabelShares:

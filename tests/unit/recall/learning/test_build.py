@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recall.learning.build import BuiltModel, build_model
+from recall.learning.build import BuiltModel, TrainingEvent, build_model
 from recall.learning.pair_model import Feature
 from tests.unit.recall.learning.events import HOUR, TAGS, make_events
 
@@ -63,6 +63,19 @@ def test_renamed_tag_replaces_the_old_one() -> None:
     new = after.model.forecast({"msg=disk": 1}, 3)
     assert old.tags[0][0] == "disk" and new.tags[0][0] == "storage"
     np.testing.assert_allclose([p for _, p in old.tags], [p for _, p in new.tags])
+
+
+def test_frequencies_count_a_burst_once() -> None:
+    """A burst of one cause is one occurrence of it, as in fitting and evaluation."""
+    burst = [
+        TrainingEvent(f"a{n:02}", n, {"msg=disk": 1, f"user=u{n}": 1}, "n1") for n in range(30)
+    ]
+    other = TrainingEvent("b", 10 * HOUR, {"msg=net": 1}, "n1")
+    tags = {event.event_id: "disk" for event in burst} | {"b": "net"}
+    later = TrainingEvent("c", 30 * HOUR, {"msg=net": 1}, "n1")
+    built = build_model([*burst, other, later], tags, HOUR)
+    assert built is not None
+    np.testing.assert_allclose(built.model.model.frequencies(), [1 / 3, 1 / 3, 1 / 3])
 
 
 def test_group_counts_as_a_whole_once_its_last_event_is_old_enough() -> None:
