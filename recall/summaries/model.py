@@ -79,25 +79,29 @@ class SummaryShape:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A dimension equals an attribute of the event, or a constant if `attribute` is None."""
+    """A dimension equals one of some attributes of the event and constants."""
 
     dimension: str
-    attribute: str | None
-    constant: Any = None
+    attributes: tuple[str, ...] = ()
+    constants: tuple[Any, ...] = ()
 
-    def value(self, attributes: Mapping[str, Any]) -> Any:
-        """The value for an event."""
-        return self.constant if self.attribute is None else attributes.get(self.attribute)
+    def values(self, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values for an event, each once; NULL equals nothing."""
+        values = [*map(attributes.get, self.attributes), *self.constants]
+        return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
 @dataclass(frozen=True)
 class PartColumn:
-    """A column of partial answers: a measure, or the mean that follows from `total` and `count`."""
+    """A column of partial answers: a measure, the mean that follows from `total` and `count`, or the
+    set of values of the dimension `distinct`.
+    """
 
     column: str
     measure: str = ""
     total: str = ""
     count: str = ""
+    distinct: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class SummaryUse:
             if condition not in self.constants:
                 return None
             lookups.append(self.constants[condition])
-        needed = {*self.groups.values(), *(lookup.dimension for lookup in lookups)}
+        needed = {*needed_shape.dimensions, *(lookup.dimension for lookup in lookups)}
         return tuple(lookups) if needed <= set(shape.dimensions) else None
 
 

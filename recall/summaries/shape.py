@@ -105,6 +105,7 @@ class _UseFinder:
         for aggregate in self._template.split.aggregates:
             self._add_aggregate(aggregate, outputs)
         dimensions = {*groups.values(), *(lookup.dimension for lookup in self._lookups)}
+        dimensions.update(part.distinct for part in self._parts if part.distinct)
         shape = SummaryShape(
             self._stream,
             self._template.question.streams[self._stream],
@@ -116,8 +117,8 @@ class _UseFinder:
         return SummaryUse(shape, tuple(self._lookups), self._constants, groups, tuple(self._parts))
 
     def _add_condition(self, condition: exp.Expr) -> None:
-        lookup = self._read_equality(condition)
-        if lookup is not None and lookup.attribute is not None:
+        lookup = self._read_lookup(condition)
+        if lookup is not None and lookup.attributes:
             self._lookups.append(lookup)
             return
         text = self._text(condition, "WHERE")
@@ -125,29 +126,36 @@ class _UseFinder:
         if lookup is not None:
             self._constants[text] = lookup
 
-    def _read_equality(self, condition: exp.Expr) -> Lookup | None:
-        """A column of the stream equals an attribute of the event, or a constant."""
-        if not isinstance(condition, exp.EQ):
-            return None
-        sides = condition.left, condition.right
-        for column, other in (sides, sides[::-1]):
-            if not isinstance(column, exp.Column) or _is_of_event(column):
-                continue
-            column_type = self._columns[self._names[column.name.lower()]]
-            dimension = self._text(column, "WHERE")
-            if isinstance(other, exp.Column) and _is_of_event(other):
-                attribute = self._attributes.get(other.name.lower())
-                if attribute is None:
-                    continue
-                attribute_type = self._template.question.attributes[attribute]
-                if _are_comparable(column_type, attribute_type):
-                    return Lookup(dimension, attribute)
-            elif isinstance(other, exp.Literal):
-                constant = _read_constant(other)
-                constant_type = "string" if other.is_string else "bigint"
-                if constant is not None and _are_comparable(column_type, constant_type):
-                    return Lookup(dimension, None, constant)
+    def _read_lookup(self, condition: exp.Expr) -> Lookup | None:
+        """A column of the stream equals one of some attributes of the event and constants."""
+        if isinstance(condition, exp.In) and condition.expressions:
+            return self._read_values(condition.this, condition.expressions)
+        if isinstance(condition, exp.EQ):
+            left, right = condition.left, condition.right
+            return self._read_values(left, [right]) or self._read_values(right, [left])
         return None
+
+    def _read_values(self, column: exp.Expr, values: Sequence[exp.Expr]) -> Lookup | None:
+        if not isinstance(column, exp.Column) or _is_of_event(column):
+            return None
+        column_type = self._columns[self._names[column.name.lower()]]
+        attributes: list[str] = []
+        constants: list[Any] = []
+        for value in values:
+            value_type = ""
+            if isinstance(value, exp.Column) and _is_of_event(value):
+                attribute = self._attributes.get(value.name.lower())
+                if attribute is not None:
+                    value_type = self._template.question.attributes[attribute]
+                    attributes.append(attribute)
+            elif isinstance(value, exp.Literal):
+                constant = _read_constant(value)
+                if constant is not None:
+                    value_type = "string" if value.is_string else "bigint"
+                    constants.append(constant)
+            if not _are_comparable(column_type, value_type):
+                return None
+        return Lookup(self._text(column, "WHERE"), tuple(attributes), tuple(constants))
 
     def _add_aggregate(self, aggregate: SplitAggregate, outputs: Mapping[str, exp.Expr]) -> None:
         columns = aggregate.part_columns
@@ -165,6 +173,10 @@ class _UseFinder:
             self._parts.append(PartColumn(columns[0], count))
             self._parts.append(PartColumn(columns[1], total=total, count=count))
             self._parts.append(PartColumn(columns[2], squares))
+        elif aggregate.kind == "count_distinct" and isinstance(parts[0], exp.ArrayUniqueAgg):
+            # Each value is a group: exact, and no larger than the values are many.
+            distinct = self._text(parts[0].this, "count(DISTINCT …)")
+            self._parts.append(PartColumn(columns[0], distinct=distinct))
         else:
             raise NotSummarised(f"{aggregate.text} is not kept in summaries")
 
@@ -181,7 +193,7 @@ class _UseFinder:
             if isinstance(part, exp.Column):
                 if _is_of_event(part):
                     raise NotSummarised(
-                        f"{clause} names event.{part.name} other than as: column = event.{part.name}"
+                        f"{clause} names event.{part.name} other than as: column = event.{part.name}, or in IN"
                     )
                 name = names.get(part.name.lower(), part.name)
                 return exp.column(name, quoted=True)

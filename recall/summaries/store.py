@@ -8,8 +8,10 @@ rewritten or deleted since the node was written.
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import structlog
@@ -289,10 +291,9 @@ class SummaryStore:
         columns = tuple(shape.dimension_column(lookup.dimension) for lookup in lookups)
         partials: dict[str, pa.Table] = {}
         for event in events:
-            key = tuple(lookup.value(event.attributes) for lookup in lookups)
-            if None in key:
-                continue  # NULL equals nothing
-            parts = list(_select(loaded, columns, key))
+            parts: list[pa.Table] = []
+            for key in product(*(lookup.values(event.attributes) for lookup in lookups)):
+                parts += _select(loaded, columns, key)
             if parts:
                 table = _to_partial(use, shape, pa.concat_tables(parts), str(event.eid))
                 merged = merge_tables(template.split, table, table.slice(0, 0))
@@ -368,6 +369,10 @@ def _to_partial(use: SummaryUse, shape: SummaryShape, rows: pa.Table, eid: str) 
         if part.measure:
             columns[part.column] = rows[measures[part.measure]]
             continue
+        if part.distinct:
+            values = rows[shape.dimension_column(part.distinct)]
+            columns[part.column] = _sets_of_one(values.combine_chunks())
+            continue
         means: list[float | None] = []
         pairs = zip(
             rows[measures[part.total]].to_pylist(),
@@ -378,3 +383,9 @@ def _to_partial(use: SummaryUse, shape: SummaryShape, rows: pa.Table, eid: str) 
             means.append(total / count if count else None)
         columns[part.column] = pa.array(means, pa.float64())
     return pa.table(columns)
+
+
+def _sets_of_one(values: pa.Array) -> pa.Array:
+    """A list for each value, empty for NULL."""
+    offsets = np.cumsum([0, *values.is_valid().to_numpy(zero_copy_only=False)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.drop_null())

@@ -64,6 +64,10 @@ QUERIES = (
     "SELECT host, slice, sum(v) / count(*) AS mean FROM s WHERE n > 0 GROUP BY host, slice "
     "ORDER BY host, slice LIMIT 5",
     "SELECT avg(n) + event.slice AS shifted, count(*) AS c FROM s WHERE slice = 1 AND v IS NOT NULL",
+    "SELECT count(DISTINCT slice) AS slices, count(*) AS c FROM s WHERE host IN (event.host, 'b', 'a')",
+    "SELECT ok, count(DISTINCT host) AS hosts, count(DISTINCT n) AS ns FROM s "
+    "WHERE slice IN (1, event.slice) GROUP BY ok",
+    "SELECT sum(n) AS total FROM s WHERE host IN ('a', '')",
     "SELECT DISTINCT host FROM s WHERE slice = event.slice",
 )
 ROW = st.fixed_dictionaries(
@@ -248,7 +252,7 @@ def small_levels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=15,
+    max_examples=12,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],

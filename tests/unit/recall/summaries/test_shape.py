@@ -40,7 +40,9 @@ def test_norm_is_kept_by_the_columns_that_equal_the_event() -> None:
         ("SELECT count(*) AS n FROM cpu h WHERE h.ts > event.ts - INTERVAL 1 DAY", ""),
         ("SELECT max(h.v - event.limit) AS m FROM cpu h", "an aggregate"),
         ("SELECT host, v FROM cpu LIMIT 3", "it selects rows"),
-        ("SELECT count(DISTINCT host) AS n FROM cpu", "COUNT(DISTINCT host)"),
+        ("SELECT count(*) AS n FROM cpu h WHERE h.n IN (1, event.limit)", "event.limit"),
+        ("SELECT count(DISTINCT host, n) AS n FROM cpu", ""),
+        ("SELECT approx_count_distinct(host) AS n FROM cpu", ""),
         ("SELECT max_by(host, v) AS h FROM cpu", ""),
         (
             "SELECT count(*) AS n FROM cpu JOIN sites ON cpu.host = sites.host",
@@ -77,7 +79,7 @@ def test_declared_summary_answers_by_part_of_its_key_and_by_constants() -> None:
     use = use_of("SELECT avg(v) AS m, stddev(v) AS s FROM cpu WHERE host = 'a' GROUP BY slice")
     lookups = use.find_lookups(declared("v"))
     assert lookups is not None
-    assert [lookup.value({}) for lookup in lookups] == ["a"]
+    assert [lookup.values({}) for lookup in lookups] == [("a",)]
     assert use.find_lookups(declared("n")) is None
 
 
@@ -85,6 +87,29 @@ def test_condition_on_other_columns_is_not_covered() -> None:
     use = use_of("SELECT avg(v) AS m FROM cpu WHERE n = 1 AND host = event.host")
     assert use.find_lookups(declared("v")) is None
     assert use.find_lookups(use.shape) is not None
+
+
+def test_values_of_in_are_looked_up_once_each_without_null() -> None:
+    use = use_of("SELECT count(*) AS c FROM cpu WHERE n IN (event.n, 2, 2)")
+    (lookup,) = use.lookups
+    assert lookup.dimension == "`n`"
+    assert lookup.values({"n": 1}) == (1, 2)
+    assert lookup.values({"n": 2}) == (2,)
+    assert lookup.values({"n": None}) == (2,)
+
+
+def test_in_with_constants_is_answered_by_a_declared_summary() -> None:
+    use = use_of("SELECT avg(v) AS m FROM cpu WHERE slice IN ('x', 'y')")
+    (lookup,) = use.find_lookups(declared("v")) or ()
+    assert lookup.values({}) == ("x", "y")
+    assert use.shape.conditions == ("`slice` IN ('x', 'y')",)
+
+
+def test_counted_values_are_a_key_of_the_summary() -> None:
+    use = use_of("SELECT count(DISTINCT slice) AS n FROM cpu WHERE host = event.host")
+    assert use.shape.dimensions == ("`host`", "`slice`")
+    assert use.find_lookups(declared("v")) is not None, "a declared key is enough"
+    assert use.find_lookups(declared_shape("cpu", "ts", COLUMNS, ("host",), ("v",))) is None
 
 
 def test_key_of_a_summary_depends_on_types_of_columns() -> None:
