@@ -195,8 +195,12 @@ def create_manager(
     engines: list[EngineRouter],
     stride: StrideScheduler[UUID] | None = None,
     summaries: "SummaryStore | None" = None,
+    on_answers: Callable[[], None] = lambda: None,
 ) -> RecallManager:
-    """A manager that keeps tickets unchanged and has indexed the files of the archive."""
+    """A manager that keeps tickets unchanged and has indexed the files of the archive.
+
+    `on_answers`: called once answers are committed.
+    """
     lease = Ledger.acquire_lease(connection)
     ledger = Ledger(connection, lease, SchedulingPolicy(tickets_per_result=0))
     key_counts = KeyCounts(Reader(root, [SCHEMA]))
@@ -205,6 +209,7 @@ def create_manager(
         "engines": engines,
         "query_timeout": _QUERY_TIMEOUT,
         "stride": StrideScheduler() if stride is None else stride,
+        "on_answers": on_answers,
     }
     if summaries is not None:  # earlier versions have none
         config["summaries"] = summaries

@@ -65,12 +65,20 @@ class SummarisedHistory:
         self.store = build_summaries(history, _QUESTION)
         self.build_seconds = time.thread_time() - began
         engines = [create_engines(history.root, PartialCache())]
+        self._committed_at = 0.0
         self.manager = create_manager(
-            history.root, history.connection, engines, summaries=self.store
+            history.root,
+            history.connection,
+            engines,
+            summaries=self.store,
+            on_answers=self._stamp,
         )
 
+    def _stamp(self) -> None:
+        self._committed_at = time.monotonic()
+
     def time_norm(self) -> float:
-        """Seconds from the claim of a task about another host to its final revision."""
+        """Seconds from the claim of a task about another host to the commit of its final revision."""
         connection = self.history.connection
         self._number += 1
         host = f"h{self._number * 7 % HOSTS}"
@@ -81,9 +89,8 @@ class SummarisedHistory:
         while count_tasks(connection, "state <> 'done'"):
             self.manager.run_once()
             self.manager.wait_for_query()
-        seconds = time.monotonic() - began
         self.check(event)
-        return seconds
+        return self._committed_at - began
 
     def check(self, event: RecallEvent) -> None:
         """The answer was final at once."""

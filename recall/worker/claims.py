@@ -64,13 +64,13 @@ class TaskClaimer:
         self._chunks: list[ChunkRange] = []
         self._chunk_signature: tuple[int, ...] = ()
 
-    def claim(self, only_task: UUID | None = None) -> None:
-        """Claim free tasks up to the limits; or `only_task` alone."""
-        if only_task is not None:
-            self._activate_all(self._ledger.claim_task(only_task))
-            return
-        for level in (0, 1):
-            self._activate_all(self._claim_level(level))
+    def claim(self, level: int) -> None:
+        """Claim free tasks of a level up to the limits."""
+        self._activate_all(self._claim_level(level))
+
+    def claim_task(self, task: UUID) -> None:
+        """Claim one task, if it is free."""
+        self._activate_all(self._ledger.claim_task(task))
 
     def _activate_all(self, tasks: Sequence[Task]) -> None:
         chunks: Sequence[ChunkRange] = ()

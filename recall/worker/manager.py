@@ -194,6 +194,12 @@ class RecallManager:
 
     def run_once(self) -> None:
         """One round of the loop."""
+        self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
+        for job, seconds in self._workers.pop_delays(self._running_jobs()):
+            self._recorder.add_delay(job.task_ids, seconds)
+        # Answers first: none waits for statements that concern other tasks.
+        self._dispatcher.collect_finished()
+        self._preparation.collect_finished()
         self._lease_tasks.run_due()
         if self._commands.execute_pending():
             self._sync()
@@ -201,20 +207,27 @@ class RecallManager:
         else:
             self._sync_task.run_if_due()
         self._load_tasks.run_due()
-        self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
-        for job, seconds in self._workers.pop_delays(self._running_jobs()):
-            self._recorder.add_delay(job.task_ids, seconds)
-        self._claimer.claim(self._config.only_task)
-        self._preparation.collect_finished()
-        self._dispatcher.collect_finished()
-        deadline = time.monotonic() + _DISPATCH_TIME_LIMIT
-        while time.monotonic() < deadline:
-            if self._dispatcher.dispatch() is None:
-                break
+        self._claim_and_dispatch()
         self._preparation.prepare_when_idle()
         if self._live_rows is not None:
             self._live_rows.collect_finished()
             self._live_rows.start_due()
+
+    def _claim_and_dispatch(self) -> None:
+        """Tasks of new events get their turns before tasks in the background are looked for."""
+        if self._config.only_task is not None:
+            self._claimer.claim_task(self._config.only_task)
+            self._dispatch()
+            return
+        for level in (0, 1):
+            self._claimer.claim(level)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        deadline = time.monotonic() + _DISPATCH_TIME_LIMIT
+        while time.monotonic() < deadline:
+            if self._dispatcher.dispatch() is None:
+                break
 
     def _count_timeout(self, job: Job[Any]) -> None:
         self._recorder.count_timeout(job.task_ids, job.description, self._config.query_timeout)
