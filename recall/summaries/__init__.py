@@ -6,7 +6,7 @@ which there are; `compute_partials` answers from them, and reads exactly what th
 """
 
 from recall.summaries.answers import SummarisedPartials, compute_partials
-from recall.summaries.builder import SummaryBuilder, WantedShapes
+from recall.summaries.builder import SummaryBuilder, WantedShapes, open_summaries
 from recall.summaries.model import SummaryShape, SummaryUse
 from recall.summaries.shape import declared_shape, find_use
 from recall.summaries.store import SummaryStore
@@ -21,4 +21,5 @@ __all__ = [
     "compute_partials",
     "declared_shape",
     "find_use",
+    "open_summaries",
 ]

@@ -6,7 +6,7 @@ the process was killed is computed again.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow as pa
 import structlog
@@ -17,6 +17,7 @@ from archiver.delta import Vacuum
 from archiver.delta.summary_table import delete_summary, list_summaries
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.periodic import Timer
+from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
 from recall.errors import RecallError
@@ -113,7 +114,7 @@ class SummaryBuilder:
         """One round; returns whether there is more to compute."""
         if self._is_due("wanted"):
             self._shapes = plan_shapes(self._list_wanted())
-        self._store.replace(list(self._shapes), self._list_closed_chunks())
+        self._store.replace(list(self._shapes), _list_closed_chunks(self._connection, self._shapes))
         if not self._is_builder:
             self._is_builder = self._gateway.try_lock()
             if self._is_builder:
@@ -131,15 +132,6 @@ class SummaryBuilder:
         if self._is_builder:
             self._look_after()
         return is_busy
-
-    def _list_closed_chunks(self) -> list[ChunkRange]:
-        """Oldest first; none if no summary is wanted."""
-        chunks: list[ChunkRange] = []
-        if self._shapes:
-            for row in ChunkGateway(self._connection).list_all():
-                if row.state in ("recent", "old"):
-                    chunks.append(ChunkRange(row.id, TimeRange(row.from_ts, row.to_ts)))
-        return chunks
 
     def _update(self, summary: Summary) -> bool:
         """Bring the nodes of a summary up to date; returns whether there is more to compute."""
@@ -217,3 +209,32 @@ class SummaryBuilder:
         for (stream, key), since in unwanted.items():
             if now - since >= _UNWANTED_RETENTION:
                 delete_summary(self._root, stream, key)
+
+
+def open_summaries(
+    connection: sql.Connection,
+    root: StorageRoot,
+    reader: Reader,
+    wanted: Mapping[SummaryShape, bool],
+) -> SummaryStore:
+    """The summaries that another process has computed, as they are now."""
+    store = SummaryStore(root, reader)
+    shapes = plan_shapes(wanted)
+    store.replace(list(shapes), _list_closed_chunks(connection, shapes))
+    reader.refresh({shape.stream for shape in shapes})
+    nodes = NodeBuilder(store, settle_time=0.0)
+    for summary in store.summaries:
+        nodes.follow(summary)
+    return store
+
+
+def _list_closed_chunks(
+    connection: sql.Connection, shapes: Collection[SummaryShape]
+) -> list[ChunkRange]:
+    """Oldest first; none if no summary is wanted."""
+    chunks: list[ChunkRange] = []
+    if shapes:
+        for row in ChunkGateway(connection).list_all():
+            if row.state in ("recent", "old"):
+                chunks.append(ChunkRange(row.id, TimeRange(row.from_ts, row.to_ts)))
+    return chunks

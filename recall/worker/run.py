@@ -13,12 +13,14 @@ from uuid import UUID
 
 import pyarrow as pa
 import structlog
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import sql
 from archiver.delta import StreamSchema
+from archiver.errors import ArchiverError
 from archiver.priority import lower_priority
 from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, open_session
@@ -40,7 +42,7 @@ from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.statements import WORKER_DAEMON
-from recall.summaries import SummaryBuilder, SummaryStore, WantedShapes
+from recall.summaries import SummaryBuilder, SummaryStore, WantedShapes, open_summaries
 from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
@@ -175,7 +177,8 @@ def run_task(
 ) -> None:
     """Work on one task until `stop` is set, where no recall process runs.
 
-    It takes one history query at a time, and Spark is started only if the task needs it.
+    It takes one history query at a time, and Spark is started only if the task needs it. Summaries
+    answer what an earlier recall process has computed.
     """
     sessions = _SparkSessions(config)
     reader = Reader(config.root, config.schemas)
@@ -189,11 +192,22 @@ def run_task(
             engines=[engines],
             query_timeout=config.query_timeout,
             live_engines=_create_live_engines(config, sessions),
+            summaries=_open_summaries(config, connection),
             only_task=task,
         ),
     )
     manager.run(stop, lambda _: None)
     _stop_spark(sessions)
+
+
+def _open_summaries(config: RecallConfig, connection: sql.Connection) -> SummaryStore | None:
+    """None: they cannot be read, and rows are read instead."""
+    reader = Reader(config.root, config.schemas)
+    try:
+        return open_summaries(connection, config.root, reader, config.wanted_summaries())
+    except (ArchiverError, DeltaError, OSError) as error:
+        _LOG.warning("summaries not read", action="summaries_failed", error=str(error))
+        return None
 
 
 def _stop_spark(sessions: "_SparkSessions") -> None:

@@ -14,12 +14,15 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
+from archiver.read import Reader
 from moirae import recall_process
 from moirae.cli import app, query, query_output
 from moirae.errors import MoiraeError, UsageError
+from moirae.runtime import storage
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
-from tests.integration.history import History, history, without_tasks
+from recall.summaries import SummaryBuilder, SummaryStore, declared_shape
+from tests.integration.history import SCHEMA, History, history, without_tasks
 
 GROUPS = "SELECT host, count(*) AS n, sum(v) AS total FROM past GROUP BY host ORDER BY host"
 
@@ -95,6 +98,34 @@ def test_command_answers_where_no_recall_process_runs(past: History) -> None:
     assert answer["coverage"]["final"] and not answer["coverage"]["partial"]
     assert result.exit_code == 0
     assert task(past) == ("query", "done")
+
+
+def test_command_answers_from_summaries_that_there_are(past: History) -> None:
+    """Those that an earlier recall process has computed, of what streams declare."""
+    file = past.settings.file
+    text = file.read_text()
+    declared = "time: ts, summaries: [{key: [host], columns: [v]}]"
+    past.connection.execute("UPDATE chunks SET state = 'recent' WHERE to_ts IS NOT NULL")
+    root = storage.open_storage(past.settings)
+    shape = declared_shape("past", "ts", SCHEMA.query_columns, ("host",), ("v",))
+    builder = SummaryBuilder(
+        past.connect(),
+        root,
+        SummaryStore(root, Reader(root, [SCHEMA])),
+        list_wanted=lambda: {shape: True},
+        history=0.0,
+        settle_time=0.0,
+    )
+    while builder.run_once():
+        pass
+    try:
+        file.write_text(text.replace("time: ts", declared))
+        answer = orjson.loads(run(past, GROUPS, "-o", "json").stdout)
+    finally:
+        file.write_text(text)
+    assert answer["rows"] == expected_groups(past)
+    assert answer["coverage"]["summarised"] == 8, "all closed chunks"
+    assert answer["coverage"]["final"]
 
 
 def test_recall_process_answers_where_one_runs(
