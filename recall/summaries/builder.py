@@ -215,11 +215,11 @@ def open_summaries(
     connection: sql.Connection,
     root: StorageRoot,
     reader: Reader,
-    wanted: Mapping[SummaryShape, bool],
+    wanted_shapes: Mapping[SummaryShape, bool],
 ) -> SummaryStore:
     """The summaries that another process has computed, as they are now."""
     store = SummaryStore(root, reader)
-    shapes = plan_shapes(wanted)
+    shapes = plan_shapes(wanted_shapes)
     store.replace(list(shapes), _list_closed_chunks(connection, shapes))
     reader.refresh({shape.stream for shape in shapes})
     nodes = NodeBuilder(store, settle_time=0.0)

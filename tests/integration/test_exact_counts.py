@@ -164,7 +164,11 @@ def root() -> Iterator[Path]:
     "world",
     [
         pytest.param(World(hosts=6, steps=24), id="11,000"),
-        pytest.param(World(hosts=94, steps=1_440), id="10,000,000", marks=pytest.mark.slow),
+        pytest.param(
+            World(hosts=94, steps=1_440),
+            id="10,000,000",
+            marks=[pytest.mark.slow, pytest.mark.timeout(2400)],
+        ),
     ],
 )
 def test_late_rows_repetitions_and_conflicts_are_counted_exactly(
