@@ -188,6 +188,19 @@ CREATE TABLE streams (
     appends          bigint
 );
 
+-- Keys of streams for which a source has closed event time that the watermark has not reached.
+CREATE TABLE closed_keys (
+    stream    text NOT NULL,
+    -- Of the topic whose records say so; empty: the stream has no partitions.
+    partition text NOT NULL,
+    -- The key columns then, and their values as text.
+    columns   text[] NOT NULL,
+    key       text[] NOT NULL,
+    -- Rows of the key before it are late.
+    closed    timestamptz NOT NULL,
+    PRIMARY KEY (stream, partition, columns, key)
+);
+
 -- Summaries of closed chunks (`recall.summaries`), and what each has cost and saved. `loss`: why it is not kept.
 CREATE TABLE summaries (
     key text PRIMARY KEY,  -- the name of its table in the archive

@@ -147,6 +147,8 @@ def _json_lines(rng: random.Random, rows: Sequence[dict[str, Any]]) -> bytes:
             closed = datetime.fromisoformat(row["ts"]) - timedelta(minutes=30)
             further = {"h0": closed.isoformat(), "h1": "2099-01-01T00:00:00Z", "h2": "soon"}
             lines.append(json.dumps({"closed": further.get(row["host"])}).encode())
+        if row["n"] == 48:
+            lines.append(json.dumps({"closed": row["ts"], "host": row["host"]}).encode())
     return _join(rng, lines)
 
 
@@ -208,12 +210,16 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         " ORDER BY 1, 2"
     ).fetchall()
     chunks = connection.execute("SELECT id, from_ts, to_ts, version FROM chunks ORDER BY id")
+    closed_keys = connection.execute(
+        "SELECT stream, partition, columns, key, closed FROM closed_keys ORDER BY 1, 2, 4"
+    )
     return {
         "archive": archive,
         "counters": counters,
         "dead letters": dead_letters,
         "chunks": chunks.fetchall(),
         "partitions": writer.partitions,
+        "closed keys": closed_keys.fetchall(),
         "watermarks": {stream: writer.watermark(stream) for stream in writer.tables},
         "newest chunk": vars(writer._cutter._newest_stats),
     }

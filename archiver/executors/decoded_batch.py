@@ -109,7 +109,7 @@ def open_units(
         for segment in segments_by_unit[position]:
             open_unit.add_counts(read=segment.records)
             open_unit.fields = segment.fields
-            open_unit.add_punctuations(segment.punctuations, segment.closed)
+            open_unit.add_punctuations(segment.punctuations)
             open_unit.add_refused(segment.refused_lines)
             open_unit.add_rows(segment.newest, segment.newest_not_ahead, segment.keys_ahead)
         batch.finish_reading(open_unit)

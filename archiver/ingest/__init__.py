@@ -5,6 +5,7 @@ Two folders have front doors of their own: `archiver.ingest.decoding` decodes li
 """
 
 from archiver.ingest.changed_lateness import hold_watermarks
+from archiver.ingest.closed_keys import ClosedKeys
 from archiver.ingest.decoding import (
     MAX_LINE_BYTES,
     RecordSource,
@@ -22,7 +23,11 @@ from archiver.ingest.keys_ahead import KeyAhead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import MIN_UNIT_AGE, Catalog, Counters, LedgerCompaction
 from archiver.ingest.open_unit import OpenUnit
-from archiver.ingest.punctuations import find_punctuation_problem, take_punctuations
+from archiver.ingest.punctuations import (
+    Punctuations,
+    find_punctuation_problem,
+    take_punctuations,
+)
 from archiver.ingest.record_sample import sample_records
 from archiver.ingest.redaction import redact_content
 from archiver.ingest.source_files import (
@@ -56,6 +61,7 @@ __all__ = [
     "ArchiveWriter",
     "BATCH_RECORDS",
     "Catalog",
+    "ClosedKeys",
     "Counters",
     "FirstRows",
     "IngestResult",
@@ -68,6 +74,7 @@ __all__ = [
     "OffsetRange",
     "OpenUnit",
     "PartitionProgress",
+    "Punctuations",
     "hold_watermarks",
     "ReadProgress",
     "RecordSource",

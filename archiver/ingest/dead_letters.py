@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from archiver.formats import CSV, JSONL, Format
+from archiver.ingest.closed_keys import ClosedKeys
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.ledger import Counters
 from archiver.ingest.open_unit import COUNTER_BY_REASON
@@ -30,10 +31,14 @@ def retry_unit(letters: Sequence[MarkedDeadLetterRow]) -> SourceUnit:
     )
 
 
-def retry_rule(letters: Sequence[MarkedDeadLetterRow], watermark: Micros | None) -> LateRule:
+def retry_rule(
+    letters: Sequence[MarkedDeadLetterRow], watermark: Micros | None, closed_keys: ClosedKeys
+) -> LateRule:
     """Which retried rows of a unit are late, and which were ahead when it was first read."""
     clock = optional_micros(letters[0].clock)
-    return LateRule(clock=clock, before=watermark, before_by_rows=watermark)
+    return LateRule(
+        clock=clock, before=watermark, before_by_rows=watermark, closed_keys=closed_keys
+    )
 
 
 def count_letters(letters: Sequence[MarkedDeadLetterRow]) -> Counters:

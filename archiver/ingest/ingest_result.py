@@ -1,11 +1,12 @@
 """The outcome of a batch. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from archiver.delta import DataFile
+from archiver.ingest.closed_keys import ClosedKeys, merge_closed
 from archiver.ingest.engines import ArchivedRows
 from archiver.ingest.open_unit import OpenUnit
 
@@ -15,12 +16,14 @@ class IngestResult:
     """The outcome of a batch: what was archived by stream, and the partitions that had records.
 
     `sources_not_ahead`: the streams that had rows not ahead of the clock, with their partitions;
-    partition None: a stream without partitions.
+    partition None: a stream without partitions. `closed_keys`: by stream, for which keys its records
+    have closed event time.
     """
 
     archived: Mapping[str, ArchivedRows]
     partitions: frozenset[str] = frozenset()
     sources_not_ahead: frozenset[tuple[str, str | None]] = frozenset()
+    closed_keys: Mapping[str, ClosedKeys] = field(default_factory=dict)
 
     @classmethod
     def from_units(
@@ -29,13 +32,17 @@ class IngestResult:
         """The outcome of a batch of units that were read."""
         partitions: set[str] = set()
         sources_not_ahead: set[tuple[str, str | None]] = set()
+        closed_keys: dict[str, ClosedKeys] = {}
         for open_unit in open_units:
             unit = open_unit.unit
             if unit.partition is not None:
                 partitions.add(unit.partition)
             if open_unit.newest_not_ahead is not None:
                 sources_not_ahead.add((unit.stream, unit.partition))
-        return cls(archived, frozenset(partitions), frozenset(sources_not_ahead))
+            if open_unit.closed_keys:
+                earlier = closed_keys.get(unit.stream, {})
+                closed_keys[unit.stream] = merge_closed(earlier, open_unit.closed_keys)
+        return cls(archived, frozenset(partitions), frozenset(sources_not_ahead), closed_keys)
 
     @property
     def on_time(self) -> dict[str, pa.Table]:

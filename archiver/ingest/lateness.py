@@ -5,12 +5,15 @@ itself, but later rows are not compared with it: one clock that runs ahead would
 all others late.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from archiver.ingest.classify import Array, Mask, flag_late, flag_late_in_order, latest
+from archiver.ingest.closed_keys import ClosedKeys, flag_closed
 from archiver.times import Micros
 
 
@@ -33,6 +36,7 @@ class LateRule:
     before this event time are late; None: none is. `before_by_rows`: the same without what follows
     from rows ahead. `lateness`: if set, rows are also late that lag behind an earlier row of the
     unit by more; `newest`: the newest event time of the rows before the unit that were not ahead.
+    `closed_keys`: rows of these keys are also late before the time that is closed for them.
     """
 
     clock: Micros | None = None
@@ -40,6 +44,7 @@ class LateRule:
     before_by_rows: Micros | None = None
     lateness: Micros | None = None
     newest: Micros | None = None
+    closed_keys: ClosedKeys = field(default_factory=dict)
 
     def flag_ahead(self, ts: Array) -> Mask:
         """Mask of the rows that are ahead of the clock."""
@@ -61,6 +66,16 @@ class LateRule:
         if self.before == self.before_by_rows:
             return LateRows(late, np.zeros(len(ts), dtype=bool))
         return LateRows(late, late & ~self._flag_before(ts, newest, self.before_by_rows))
+
+    def flag_late_rows(
+        self, rows: pa.Table, key: Sequence[str], ts: Array, newest: Micros | None = None
+    ) -> LateRows:
+        """As `flag_late`, for rows with their `key` columns: rows of closed keys are late, too."""
+        late_rows = self.flag_late(ts, newest)
+        if not self.closed_keys:
+            return late_rows
+        is_closed = flag_closed(rows, key, ts, self.closed_keys)
+        return LateRows(late_rows.late | is_closed, late_rows.by_ahead & ~is_closed)
 
     def _flag_before(self, ts: Array, newest: Micros | None, bound: Micros | None) -> Mask:
         if self.lateness is None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from archiver.delta import StreamSchema, row_places
 from archiver.formats import CSV, JSONL
 from archiver.ingest.classify import Array, Mask, RowClassification, latest
+from archiver.ingest.closed_keys import ClosedKeys, merge_closed
 from archiver.ingest.decoding import (
     DecodedRows,
     RefusalReason,
@@ -26,7 +27,7 @@ from archiver.ingest.earlier_readings import read_rows_as_earlier
 from archiver.ingest.keys_ahead import KeyAhead, find_keys_ahead, merge_keys_ahead
 from archiver.ingest.lateness import LateRows, LateRule
 from archiver.ingest.ledger import Counters
-from archiver.ingest.punctuations import take_punctuations
+from archiver.ingest.punctuations import Punctuations, take_punctuations
 from archiver.ingest.source_units import SourceUnit, UnitBatch, read_batches
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.times import (
@@ -54,7 +55,8 @@ class OpenUnit:
 
     `id`: its ledger id. `newest`: the newest event time read so far; `newest_not_ahead`: of the
     rows that are not ahead of the clock; `keys_ahead`: of those that are. `fields`: the field names
-    of CSV lines. `closed`: the event time that its records close; None: none does.
+    of CSV lines. `closed`: the event time that its records close; None: none does;
+    `closed_keys`: what they close for single keys.
     `partition_before`: how far the partition of the unit had been read before; None
     without one.
     """
@@ -69,15 +71,16 @@ class OpenUnit:
     keys_ahead: Sequence[KeyAhead] = ()
     fields: Sequence[str] | None = None
     closed: Micros | None = None
+    closed_keys: ClosedKeys = field(default_factory=dict)
     partition_before: PartitionProgress | None = None
 
     def __post_init__(self) -> None:
         if self.unit.tombstones:
             self.add_counts(tombstones=self.unit.tombstones)
 
-    def flag_late(self, ts: Array) -> LateRows:
-        """The late rows among the next rows of the unit."""
-        return self.late_rule.flag_late(ts, self.newest_not_ahead)
+    def flag_late(self, rows: pa.Table, key: Sequence[str], ts: Array) -> LateRows:
+        """The late rows among the next rows of the unit, with their `key` columns."""
+        return self.late_rule.flag_late_rows(rows, key, ts, self.newest_not_ahead)
 
     def partition_after(self) -> PartitionProgress:
         """How far the partition has been read when the unit is finished."""
@@ -116,11 +119,12 @@ class OpenUnit:
         for refused in refused_lines:
             self.add_counts(**{COUNTER_BY_REASON[refused.reason]: 1})
 
-    def add_punctuations(self, count: int, closed: Micros | None) -> None:
+    def add_punctuations(self, punctuations: Punctuations) -> None:
         """Include records that close time; they were counted as read, and are no rows."""
-        if count:
-            self.closed = latest(self.closed, closed)
-            self.add_counts(read=-count, punctuations=count)
+        if punctuations.records:
+            self.closed = latest(self.closed, punctuations.closed)
+            self.closed_keys = merge_closed(self.closed_keys, punctuations.closed_keys)
+            self.add_counts(read=-punctuations.records, punctuations=punctuations.records)
 
     def add_counts(self, **counts: int) -> None:
         """Add to the counters of the given names."""
@@ -173,17 +177,15 @@ def make_slices(
     for batch in batches:
         open_unit.add_counts(read=batch.records_read)
         open_unit.fields = redact_names(schema, batch.reading.fields)
-        count, closed, refused = take_punctuations(
-            batch.rows.refused_lines, schema, batch.reading, now
-        )
-        open_unit.add_punctuations(count, closed)
-        open_unit.add_refused(refused)
+        punctuations = take_punctuations(batch.rows.refused_lines, schema, batch.reading, now)
+        open_unit.add_punctuations(punctuations)
+        open_unit.add_refused(punctuations.refused_lines)
         decoded, ts, refused_lines = refuse_by_time(batch.rows, schema, now, expired_before)
         open_unit.add_refused(refused_lines)
         yield DecodedSlice(
             open_unit=open_unit,
             table=decoded.table,
-            late_rows=open_unit.flag_late(ts),
+            late_rows=open_unit.flag_late(decoded.table, schema.key, ts),
             line_numbers=decoded.line_numbers,
             raw=decoded.raw,
             readings=read_rows_as_earlier(schema, decoded, batch.reading),

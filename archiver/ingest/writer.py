@@ -35,6 +35,7 @@ from archiver.chunks import (
 from archiver.delta import ErasedRow, ErasedRows, StreamSchema, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
+from archiver.ingest.closed_keys import ClosedKeys, merge_closed
 from archiver.ingest.dead_letters import count_letters, retry_rule, retry_unit
 from archiver.ingest.decoding import redact_refused
 from archiver.ingest.engines import (
@@ -51,7 +52,7 @@ from archiver.ingest.engines import (
 from archiver.ingest.ingest_result import IngestResult
 from archiver.ingest.interrupted_batches import InterruptedBatches
 from archiver.ingest.keys_ahead import merge_keys_ahead
-from archiver.ingest.ledger import Catalog, LedgerCompaction, TopicLedger
+from archiver.ingest.ledger import Catalog, ClosedKeyLedger, LedgerCompaction, TopicLedger
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.unit_registry import UnitRegistry
@@ -106,7 +107,6 @@ class ArchiveWriter:
         self._batch = 0
         self.catalog = Catalog(connection)
         self.topics = TopicLedger(connection)
-        self._dead_letter_gateway = DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
         for schema in schemas:
@@ -123,6 +123,8 @@ class ArchiveWriter:
             self.topics.load()
             self._registry = UnitRegistry(connection, self.catalog.stream_clocks())
             self._keys_ahead = self.catalog.keys_ahead()
+            key_columns = {name: table.schema.key for name, table in self.tables.items()}
+            self._closed_keys = ClosedKeyLedger(connection, key_columns)
         self._load_erased(connection)
         self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
         self.engines = IngestEngines(LocalIngest(self.tables))
@@ -140,6 +142,10 @@ class ArchiveWriter:
                     key, [ErasedRow(row.hash, row.unit, row.line, row.hour) for row in rows]
                 )
             )
+
+    @property
+    def _dead_letter_gateway(self) -> DeadLetterGateway:
+        return DeadLetterGateway(self._connection)
 
     @property
     def _chunk_gateway(self) -> ChunkGateway:
@@ -249,6 +255,7 @@ class ArchiveWriter:
                 watermarks={stream: self.watermark(stream) for stream in self.tables},
                 lateness={stream: self.lateness(stream) for stream in self.tables},
                 never_late=self._never_late,
+                closed_keys=dict(self._closed_keys.by_source),
             ),
             register_units=partial(self._registry.register, now=now),
             partition_clocks=self._registry.partition_clocks,
@@ -282,9 +289,11 @@ class ArchiveWriter:
                     self.topics.put(unit.stream, unit.partition, open_unit.partition_after())
             self._record_late_rows(batch)
             self._record_keys_ahead(batch.open_units)
+            closed_keys = self._record_closed_keys(batch, batch.open_units)
             self._interrupted.record_appends()
         self._interrupted.end_batch()
         self.progress = batch.progress.streams
+        self._closed_keys.by_source = closed_keys
 
     def _insert_dead_letters(self, open_unit: OpenUnit) -> None:
         if not open_unit.refused_lines:
@@ -319,6 +328,34 @@ class ArchiveWriter:
                 self.catalog.put_keys_ahead(stream, keys)
                 self._keys_ahead[stream] = keys
 
+    def _record_closed_keys(
+        self, batch: IngestBatch, open_units: Iterable[OpenUnit]
+    ) -> dict[tuple[str, str], ClosedKeys]:
+        """Store which keys the units have closed; returns all whose time is not past."""
+        for open_unit in open_units:
+            if open_unit.closed_keys:
+                unit = open_unit.unit
+                self._closed_keys.put((unit.stream, unit.partition or ""), open_unit.closed_keys)
+        remaining: dict[tuple[str, str], ClosedKeys] = {}
+        for source, closed in batch.progress.closed_keys.items():
+            stream, partition = source
+            lateness = self.lateness(stream)
+            partitions = self.partitions.get(stream, {})
+            if partition in partitions:
+                mark = partitions[partition].progress.watermark(lateness)
+            else:
+                mark = watermark(batch.progress.streams[stream], partitions, lateness)
+            remaining[source] = self._closed_keys.delete_passed(source, closed, mark)
+        return {source: closed for source, closed in remaining.items() if closed}
+
+    @property
+    def closed_keys(self) -> Mapping[str, ClosedKeys]:
+        """By stream, the keys for which event time is closed that its watermark has not reached."""
+        by_stream: dict[str, ClosedKeys] = {}
+        for (stream, _), closed in self._closed_keys.by_source.items():
+            by_stream[stream] = merge_closed(by_stream.get(stream, {}), closed)
+        return by_stream
+
     @contextmanager
     def fenced_transaction(self) -> Iterator[None]:
         self.fence()
@@ -349,9 +386,9 @@ class ArchiveWriter:
         appended_rows: Counter[str] = Counter()
         for (stream, unit_id), group in groupby(letters, key=attrgetter("stream", "unit_id")):
             unit_letters = list(group)
-            open_unit = OpenUnit(
-                retry_unit(unit_letters), unit_id, retry_rule(unit_letters, self.watermark(stream))
-            )
+            closed_keys = self.closed_keys.get(stream, {})
+            rule = retry_rule(unit_letters, self.watermark(stream), closed_keys)
+            open_unit = OpenUnit(retry_unit(unit_letters), unit_id, rule)
             retried.append(_RetriedUnit(open_unit, unit_letters))
             for decoded_slice in decode_unit(open_unit, batch):
                 on_time_rows, appended = self.engines.local.append_slices([decoded_slice], batch)
@@ -375,9 +412,11 @@ class ArchiveWriter:
                 self._insert_dead_letters(open_unit)
             self._raise_newest(unit.open_unit for unit in retried)
             self._record_late_rows(batch)
+            closed_keys = self._record_closed_keys(batch, [unit.open_unit for unit in retried])
             self._interrupted.record_appends()
         self._interrupted.end_batch()
         self.progress = batch.progress.streams
+        self._closed_keys.by_source = closed_keys
 
     def cancel_retries(self) -> None:
         """Withdraw the requests to retry dead letters that `retry` has yet to process."""

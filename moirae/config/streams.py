@@ -381,7 +381,8 @@ class Stream(ColumnsModel):
         default=None,
         validate_default=True,
         description="Field of JSON records that close event time: one with this field alone says "
-        "that no row before that time will follow. Default: none does.",
+        "that no row before that time will follow, and with the fields of the key none of that key. "
+        "Default: none does.",
         examples=["closed"],
     )
 

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 
 import sql
-from archiver.ingest import ArchiveWriter, IngestResult
+from archiver.ingest import ArchiveWriter, ClosedKeys, IngestResult
 from archiver.periodic import Periodic, Timer
 from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import Micros, from_micros, micros_column
@@ -30,6 +30,7 @@ from moirae.evaluation.plan import (
 from moirae.history import undecided_duration
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
+from moirae.live.closed_keys import ClosedWindows
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.silent_alerts import SilentAlerts
@@ -68,9 +69,9 @@ class Detector:
         self._store = AlertStore(connection)
         self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
-        self._revisions = RowRevisionGateway(connection)
         self.silent_alerts = silent_alerts
         self._active_rules = active_rules
+        self._closed_windows = ClosedWindows(archive)
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
 
@@ -122,6 +123,7 @@ class Detector:
         combined = self._find_combined_slices(ingested, watermarks)
         has_settleable = self._detect(ingested, watermarks, combined)
         self._settle(watermarks, include_filters or has_settleable or bool(combined), combined)
+        self._detect_closed_keys(ingested.closed_keys)
 
     def _detect(
         self,
@@ -269,6 +271,22 @@ class Detector:
                 input_range=TimeRange(settled_to),
             )
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
+        if selected:
+            self._detect_closed_keys(self._archive.closed_keys)
+
+    def _detect_closed_keys(self, closed_keys: Mapping[str, ClosedKeys]) -> None:
+        """Evaluate the windows that closed keys complete, by stream; their settling follows."""
+        if not closed_keys:
+            return
+        slices = self._closed_windows.find_slices(
+            self._active_rules.cohorts, self._watermarks(), closed_keys
+        )
+        for rule_slice in slices:
+            detected: list[tuple[ActiveRule, Sequence[EventRow]]] = []
+            for rule, rows in self._evaluator.evaluate_slice(rule_slice).event_rows:
+                selected = self._closed_windows.select_rows(rule, rows, closed_keys)
+                detected.append((rule, selected))
+            self._record_detected(detected)
 
     def detect_early(self, changed: frozenset[str]) -> None:
         """Evaluate the open windows of early rules that read the `changed` streams.
@@ -466,9 +484,9 @@ class Detector:
             ]
             producers = set(chain.from_iterable(stream.producers for stream in streams))
             recalling = sorted(stream.rule for stream in streams if stream.is_of_recall)
-            if producers.isdisjoint(open_rules) and not self._revisions.count_open_events(
-                recalling
-            ):
+            if producers.isdisjoint(open_rules) and not RowRevisionGateway(
+                self._connection
+            ).count_open_events(recalling):
                 marks = {**end_marks, **dict.fromkeys((stream.table for stream in streams), end)}
                 parts = [((rule,), _range_to_end(rule, settled_to, marks))]
                 (rule_slice,) = join_slices(parts)

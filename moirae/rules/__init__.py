@@ -25,7 +25,7 @@ from moirae.rules.external import (
     encode_alert_name,
 )
 from moirae.rules.hybrid_contexts import find_hybrid_contexts
-from moirae.rules.key_sources import KeySource, find_key_sources
+from moirae.rules.key_sources import KeySource, find_closing_columns, find_key_sources
 from moirae.rules.model import AlertSpec, LintName, RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import HistoryRecall, NormalRecall, SimilarRecall
@@ -66,6 +66,7 @@ __all__ = [
     "find_hybrid_contexts",
     "find_alert_readers",
     "find_event_streams",
+    "find_closing_columns",
     "find_key_sources",
     "find_refusal",
     "find_tables_read",

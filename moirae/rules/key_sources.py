@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
 from moirae.rules.revision_streams import find_streams_read
-from recall.query import find_plain_columns
+from recall.query import find_plain_columns, reads_one_table
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,8 @@ def find_key_sources(
     """
     if definition.reads_revisions:
         return ()
-    spec = definition.spec
     derived = definition.rule.derived_queries
-    sql = spec.expr
-    if sql is None:
-        sql = f"SELECT {', '.join(f'`{name}`' for name in definition.key)} FROM {spec.stream}"
+    sql = _key_query(definition)
     streams = find_streams_read(definition.rule, columns.keys() - derived.keys())
     if not definition.key:
         return [KeySource(stream, {}) for stream in sorted(streams)]
@@ -49,6 +46,37 @@ def find_key_sources(
             if source not in sources:
                 sources.append(source)
     return sources
+
+
+def _key_query(definition: Definition) -> str:
+    """A query with the key of each event."""
+    spec = definition.spec
+    if spec.expr is not None:
+        return spec.expr
+    return f"SELECT {', '.join(f'`{name}`' for name in definition.key)} FROM {spec.stream}"
+
+
+def find_closing_columns(
+    definition: Definition,
+    columns: Mapping[str, Mapping[str, str]],
+    key: Mapping[str, Sequence[str]],
+) -> KeySource | None:
+    """The stream whose key columns are behind the key of a rule, by column of the rule.
+
+    Each event then follows from the rows of one key of that stream. None: it does not. `columns`: of
+    the declared streams, with their types; `key`: their key columns.
+    """
+    sources = find_key_sources(definition, columns)
+    if len(sources) != 1 or not sources[0].columns:
+        return None
+    (source,) = sources
+    stream_key = key.get(source.stream, ())
+    if not stream_key or not set(stream_key) <= set(source.columns.values()):
+        return None
+    if not reads_one_table(_key_query(definition), definition.rule.derived_queries):
+        return None
+    by_stream_column = {column: name for name, column in source.columns.items()}
+    return KeySource(source.stream, {by_stream_column[name]: name for name in stream_key})
 
 
 def find_hold_problem(

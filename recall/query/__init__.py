@@ -35,7 +35,7 @@ from recall.query.parts import (
     joins_of,
     sources_of,
 )
-from recall.query.plain_columns import find_plain_columns
+from recall.query.plain_columns import find_plain_columns, reads_one_table
 from recall.query.row_keys import row_key_columns
 from recall.query.scans import check_table_count
 from recall.query.shape import Shape, Tables, find_horizon, infer_shape
@@ -60,6 +60,7 @@ __all__ = [
     "find_horizon",
     "find_outputs",
     "find_plain_columns",
+    "reads_one_table",
     "find_table",
     "find_tables_reached",
     "infer_shape",

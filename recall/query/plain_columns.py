@@ -41,6 +41,34 @@ def find_plain_columns(
     return [] if scope is None else _find_in_scope(scope, [name.lower() for name in names])
 
 
+def reads_one_table(sql: str, derived: Mapping[str, str]) -> bool:
+    """Whether a query and those in its FROM filter and group the rows of one table, and no more.
+
+    If an output is a plain column, each result row then follows from the rows with its value.
+    `derived`: queries that stand for tables.
+    """
+    try:
+        query = _expand(parse(sql), derived)
+    except SqlglotError:
+        return False
+    refused_nodes = (
+        exp.SetOperation,
+        exp.Join,
+        exp.Lateral,
+        exp.Window,
+        exp.With,
+        exp.Limit,
+        exp.Offset,
+    )
+    if query.find(*refused_nodes) is not None:
+        return False
+    nested = [select for select in query.find_all(exp.Select) if select is not query]
+    return all(
+        isinstance(select.parent, exp.Subquery) and isinstance(select.parent.parent, exp.From)
+        for select in nested
+    )
+
+
 def _expand(query: exp.Query, derived: Mapping[str, str]) -> exp.Query:
     """The query with those of derived tables in their place."""
     for table in list(query.find_all(exp.Table)):

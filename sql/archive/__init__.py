@@ -1,6 +1,7 @@
 """Chunks, streams and the units that were archived, dead letters, relations."""
 
 from sql.archive.chunks import ChunkGateway
+from sql.archive.closed_keys import ClosedKeyGateway, ClosedKeyRow
 from sql.archive.column_rewrites import (
     ColumnRewriteGateway,
     ColumnRewriteRow,
@@ -43,6 +44,8 @@ from sql.archive.unread_input import UnreadInputGateway, UnreadInputRow
 __all__ = [
     "ALL_CHUNKS",
     "ChunkGateway",
+    "ClosedKeyGateway",
+    "ClosedKeyRow",
     "ColumnRewriteGateway",
     "ColumnRewriteRow",
     "DeadLetterGateway",

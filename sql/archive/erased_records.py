@@ -38,6 +38,7 @@ IDENTIFYING_COLUMNS: dict[str, tuple[str, ...]] = {
 DELETED_TABLES = frozenset(
     {
         "backtests",
+        "closed_keys",
         "lost_verdicts",
         "relation_versions",
         "requests",

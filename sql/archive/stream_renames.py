@@ -46,6 +46,7 @@ class StreamRenameGateway(Gateway):
         self._execute("rename_lost_rows", **names)
         self._execute("rename_lost_verdicts", **names)
         self._execute("rename_source_errors", **names)
+        self._execute("rename_closed_keys", **names)
         self._execute("rename_growing_files", **names)
         self._execute("rename_pushes", **names)
         self._execute("rename_set_aside", **names)

@@ -40,6 +40,9 @@ UPDATE lost_verdicts SET stream = %(new)s WHERE stream = %(old)s
 -- rename_source_errors --
 DELETE FROM source_errors WHERE stream = %(old)s
 
+-- rename_closed_keys --
+UPDATE closed_keys SET stream = %(new)s WHERE stream = %(old)s
+
 -- rename_growing_files --
 UPDATE growing_files SET stream = %(new)s WHERE stream = %(old)s
 

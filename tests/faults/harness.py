@@ -104,11 +104,16 @@ class Producer:
             number += 1
             now = datetime.now(UTC)
             rows = [self._row(rng, now, number, i) for i in range(int(self.rate * self.STEP))]
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            records = [*rows, *self._further_records(rng, now)]
+            lines = "".join(json.dumps(record) + "\n" for record in records)
             put_file(self.landing / f"{number:08d}.jsonl", lines)
             self.rows += rows
             due += self.STEP
             self._stop.wait(max(0.0, due - time.monotonic()))
+
+    def _further_records(self, rng: random.Random, now: datetime) -> Sequence[dict[str, Any]]:
+        """The records of a file that are no rows."""
+        return ()
 
     def _row(self, rng: random.Random, now: datetime, number: int, i: int) -> dict[str, Any]:
         ts = now - timedelta(microseconds=rng.randrange(100_000))

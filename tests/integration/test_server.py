@@ -37,6 +37,7 @@ streams:
     columns: {ts: timestamp, host: string, cpu: double}
     time: ts
     id: [host]
+    key: [host]
     source: {http: true}
     punctuation: closed
   files:
@@ -148,6 +149,15 @@ def test_closed_time_is_a_batch_of_its_own_after_the_rows_before(served: Served)
     assert file.read_bytes() == b'{"closed":"2026-01-01T00:05:00Z"}\n'
 
 
+def test_time_is_closed_for_one_key(served: Served) -> None:
+    path = "/api/v1/streams/cpu/watermark"
+    content = '{"time": "2026-01-01T00:05:00Z", "key": {"host": "a"}}'
+    answer = served.ask("POST", path, headers=JSON, content=content)
+    assert answer.status_code == 202, answer.json()
+    (file,) = (served.settings.home / "landing" / "cpu").glob(f"{answer.json()['batch']}*")
+    assert file.read_bytes() == b'{"host":"a","closed":"2026-01-01T00:05:00Z"}\n'
+
+
 @pytest.mark.parametrize(
     ("stream", "content", "status", "detail"),
     [
@@ -156,6 +166,8 @@ def test_closed_time_is_a_batch_of_its_own_after_the_rows_before(served: Served)
         ("cpu", '{"time": "2999-01-01T00:00:00Z"}', 400, "in the future"),
         ("cpu", "{}", 400, ""),
         ("cpu", '{"time": 1, "host": "a"}', 400, ""),
+        ("cpu", '{"time": 1, "key": {"v": 1}}', 400, "or, for one key"),
+        ("cpu", '{"time": 1, "key": {"host": {}}}', 400, ""),
     ],
 )
 def test_other_times_are_not_closed(

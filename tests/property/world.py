@@ -288,7 +288,8 @@ def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[s
     if kind < 0.11 and stream == "a":
         # A source that closes time too early makes its own rows late.
         closed = START + timedelta(seconds=clock[stream] + rng.uniform(-40, 5))
-        return json.dumps({"closed": closed.isoformat()})
+        of_key = {"host": rng.choice(HOSTS)} if rng.random() < 0.5 else {}
+        return json.dumps({"closed": closed.isoformat(), **of_key})
     clock[stream] += rng.expovariate(1 / 9) if rng.random() < 0.97 else rng.uniform(100, 400)
     back = rng.choice([0, 0, 0, rng.uniform(0, 25), rng.uniform(0, 120)])
     ts = (
@@ -330,7 +331,7 @@ class World:
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
         self._engine, self.now = engine, NOW
-        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts, lost_verdicts"
+        tables = "units, closed_keys, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts, lost_verdicts"
         further_tables = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {further_tables} RESTART IDENTITY CASCADE")
         RuleRegistry(connection).apply(definitions)

@@ -16,6 +16,7 @@ from archiver.ingest import (
     KeyAhead,
     LateRule,
     OffsetRange,
+    Punctuations,
     SourceUnit,
     take_punctuations,
 )
@@ -71,7 +72,7 @@ class DecodedSegment:
 
     `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`;
     `newest_not_ahead`, `keys_ahead`: as in `ObservedTimes`. `fields`: the field names of CSV lines.
-    `punctuations`, `closed`: number of records that close time, and to where.
+    `punctuations`: the records that close time, without the refused lines.
     """
 
     unit: int
@@ -84,8 +85,7 @@ class DecodedSegment:
     keys_ahead: Sequence[KeyAhead]
     refused_lines: Sequence[RefusedLine]
     fields: Sequence[str] | None
-    punctuations: int
-    closed: int | None
+    punctuations: Punctuations
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,10 @@ class _RowCollector:
         rows, ts, time_refused = refuse_by_time(
             batch.rows, schema, self._context.now, self._context.expired_before[stream]
         )
-        punctuations, closed, refused = take_punctuations(
+        punctuations = take_punctuations(
             batch.rows.refused_lines, schema, batch.reading, self._context.now
         )
+        refused = punctuations.refused_lines
         observed = observe_times(rows.table, ts, schema, self._context.late_rule(unit))
         segment = DecodedSegment(
             unit=unit,
@@ -206,8 +207,7 @@ class _RowCollector:
             keys_ahead=observed.keys_ahead,
             refused_lines=redact_refused(schema, batch.reading, [*refused, *time_refused]),
             fields=redact_names(schema, batch.reading.fields),
-            punctuations=punctuations,
-            closed=closed,
+            punctuations=punctuations._replace(refused_lines=()),
         )
         self.segments.append(segment)
         if not len(ts):

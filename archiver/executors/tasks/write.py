@@ -64,13 +64,17 @@ class _LateFlags:
         self._rules = rules
         self._newest: dict[int, int | None] = {}
 
-    def flag(self, unit: int, ts: Array) -> LateRows:
+    def needs_keys(self, unit: int) -> bool:
+        """Whether the keys of the rows of a unit matter."""
+        return bool(self._rules[unit].closed_keys)
+
+    def flag(self, unit: int, rows: pa.Table, key: Sequence[str], ts: Array) -> LateRows:
         """The late rows among the next rows of a unit."""
         rule = self._rules[unit]
         newest = self._newest.get(unit)
         if rule.lateness is not None:
             self._newest[unit] = latest(newest, rule.newest_not_ahead(ts))
-        return rule.flag_late(ts, newest)
+        return rule.flag_late_rows(rows, key, ts, newest)
 
 
 def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart]) -> WriteResult:
@@ -130,7 +134,8 @@ def _process_blob(
     `conflicts`: gets the lines in conflict whose bytes are to be read again, by unit.
     """
     rows = unpack(blob)
-    ts = event_times(rows, context.tables[blob.stream].schema)
+    schema = context.tables[blob.stream].schema
+    ts = event_times(rows, schema)
     units = unit_positions(rows)
     is_replayed = _mask(len(rows), [other.replayed for other in other_rows])
     is_duplicate = _mask(len(rows), [other.duplicates for other in other_rows])
@@ -141,7 +146,8 @@ def _process_blob(
     is_late = np.zeros(len(rows), dtype=bool)
     for unit in distinct_integers(units):
         in_unit = units == unit
-        late_rows = late_flags.flag(unit, ts[in_unit])
+        of_unit = rows.filter(pa.array(in_unit)) if late_flags.needs_keys(unit) else rows
+        late_rows = late_flags.flag(unit, of_unit, schema.key, ts[in_unit])
         is_late[in_unit] = late_rows.late
         counters = Counters(
             archived=int(is_archived[in_unit].sum()),

@@ -1,10 +1,11 @@
 """How far streams are read while the units of a batch are read one after the other. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from archiver.ingest.classify import latest
+from archiver.ingest.closed_keys import ClosedKeys, merge_closed
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
@@ -24,7 +25,8 @@ class StreamProgress:
     """Read progress by stream, which changes with each unit that is read.
 
     `partitions`, `watermarks`: before the batch, by stream; times in microseconds. `lateness`: by
-    stream. `never_late`: streams whose rows are always on time.
+    stream. `never_late`: streams whose rows are always on time. `closed_keys`: by stream and
+    partition (empty: none).
     """
 
     streams: dict[str, ReadProgress]
@@ -32,6 +34,7 @@ class StreamProgress:
     watermarks: Mapping[str, Micros | None]
     lateness: Mapping[str, Micros]
     never_late: frozenset[str] = frozenset()
+    closed_keys: dict[tuple[str, str], ClosedKeys] = field(default_factory=dict)
 
     def open_unit(self, unit: SourceUnit, registered: RegisteredUnit) -> OpenUnit:
         """Begin to read a unit: which of its rows are late follows from the units before it."""
@@ -40,10 +43,13 @@ class StreamProgress:
         unit_id, clock = registered
         if unit.stream in self.never_late:
             return OpenUnit(unit, unit_id, LateRule(clock=clock))
+        closed_keys = self.closed_keys.get((unit.stream, ""), {})
         if unit.stream in self.partitions:
             bound = self.watermarks[unit.stream]
             return OpenUnit(
-                unit, unit_id, LateRule(clock=clock, before=bound, before_by_rows=bound)
+                unit,
+                unit_id,
+                LateRule(clock=clock, before=bound, before_by_rows=bound, closed_keys=closed_keys),
             )
         before = self.streams[unit.stream]
         lateness = self.lateness[unit.stream]
@@ -51,6 +57,7 @@ class StreamProgress:
             clock=clock,
             before=before.watermark(lateness),
             before_by_rows=before.watermark_by_rows(lateness),
+            closed_keys=closed_keys,
         )
         return OpenUnit(unit, unit_id, rule)
 
@@ -73,6 +80,7 @@ class StreamProgress:
             before_by_rows=by_rows,
             lateness=lateness,
             newest=progress.newest_not_ahead,
+            closed_keys=self.closed_keys.get((unit.stream, partition), {}),
         )
         return OpenUnit(unit, registered.id, rule, partition_before=before)
 
@@ -86,3 +94,7 @@ class StreamProgress:
         if open_unit.unit.partition is None:
             progress = progress.with_advanced(open_unit.closed)
         self.streams[stream] = progress
+        if open_unit.closed_keys:
+            source = (stream, open_unit.unit.partition or "")
+            earlier = self.closed_keys.get(source, {})
+            self.closed_keys[source] = merge_closed(earlier, open_unit.closed_keys)

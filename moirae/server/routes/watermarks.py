@@ -22,7 +22,7 @@ _MICROS_PER_SECOND = 1_000_000
 
 
 class Watermark(BaseModel):
-    """No row before this event time will follow."""
+    """No row, or none of a key, before this event time will follow."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,6 +30,10 @@ class Watermark(BaseModel):
         str | int | float,
         Field(description="The time, as event times of the stream are written."),
     ]
+    key: Annotated[
+        dict[str, str | int | float | bool | None],
+        Field(description="Fields of all key columns: for this key alone. Default: for all rows."),
+    ] = {}
 
 
 def add_watermark_route(
@@ -48,7 +52,7 @@ def add_watermark_route(
         openapi_extra={"x-required-role": "source"},
     )
     def close_time(stream: str, watermark: Watermark, request: Request) -> Response:
-        """Say that no row of a stream before an event time will follow.
+        """Say that no row of a stream, or of one of its keys, before an event time will follow.
 
         The stream has the key `punctuation` and `source: {http: true}`. The time is written as a
         record of its own, after all rows that were answered before; older rows that follow are late.
@@ -67,7 +71,7 @@ def _write_record(schemas: Mapping[str, StreamSchema], stream: str, watermark: W
     schema = schemas.get(stream)
     if schema is None:
         raise RequestRejected(404, "no stream of this name declares punctuation")
-    line = orjson.dumps({schema.punctuation: watermark.time})
+    line = orjson.dumps({**watermark.key, schema.punctuation: watermark.time})
     problem = find_punctuation_problem(schema, line, int(time.time() * _MICROS_PER_SECOND))
     if problem is not None:
         raise RequestRejected(400, f"time: {problem}")

@@ -504,6 +504,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List incidents of several alerts, and confirmed ones, newest first.
+         * @description List incidents of several alerts, and confirmed ones, newest first.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["incidents_list_incidents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/lost-records": {
         parameters: {
             query?: never;
@@ -1902,6 +1924,143 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/incidents/{incident}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show an incident with its alerts, why each is part of it, and what people decided.
+         * @description Show an incident with its alerts, why each is part of it, and what people decided.
+         *
+         *     The ID of an alert shows the incident that it is in.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["incidents_show_incident"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm that the alerts of an incident are of one failure.
+         * @description Confirm that the alerts of an incident are of one failure.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["incidents_confirm_incident"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}/merge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put all alerts of other incidents into one. Later alerts of the same rules and keys that are
+         * @description Put all alerts of other incidents into one. Later alerts of the same rules and keys that are
+         *     near in time come together, too, until such incidents are split.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["incidents_merge_incidents"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record the same resolution of all alerts of an incident.
+         * @description Record the same resolution of all alerts of an incident.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["incidents_resolve_incident"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}/similar": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the past incidents most like one, by the contexts of all of their alerts, with what
+         * @description Show the past incidents most like one, by the contexts of all of their alerts, with what
+         *     resolved them.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["incidents_list_similar_incidents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}/split": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make alerts of an incident one of their own, which is shown. Later alerts of the same rules
+         * @description Make alerts of an incident one of their own, which is shown. Later alerts of the same rules
+         *     and keys stay apart, too, until such incidents are merged.
+         *
+         *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
+         */
+        post: operations["incidents_split_incident"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/processes/{name}": {
         parameters: {
             query?: never;
@@ -2230,6 +2389,29 @@ export interface paths {
          *     Role: `admin`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["system_create_login_code"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/streams/{stream}/watermark": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Close Time
+         * @description Say that no row of a stream, or of one of its keys, before an event time will follow.
+         *
+         *     The stream has the key `punctuation` and `source: {http: true}`. The time is written as a
+         *     record of its own, after all rows that were answered before; older rows that follow are late.
+         */
+        post: operations["close_time_api_v1_streams__stream__watermark_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3577,6 +3759,196 @@ export interface components {
             high: number;
         };
         /**
+         * IncidentAlertRow
+         * @description An alert of an incident, and why it is there.
+         */
+        IncidentAlertRow: {
+            /**
+             * Incident
+             * Format: uuid
+             */
+            incident: string;
+            /**
+             * Alert Id
+             * Format: uuid
+             */
+            alert_id: string;
+            /** Series */
+            series: string;
+            /** Overlap */
+            overlap: number;
+            /** Reason */
+            reason: string;
+            /**
+             * Placed At
+             * Format: date-time
+             */
+            placed_at: string;
+            /**
+             * Eid
+             * Format: uuid
+             */
+            eid: string;
+            /** Rule */
+            rule: string;
+            /** Version */
+            version: string;
+            /** Key */
+            key: {
+                [key: string]: unknown;
+            };
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Annotations */
+            annotations: {
+                [key: string]: string;
+            };
+            /** State */
+            state: string;
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
+            /** Ends At */
+            ends_at: string | null;
+        };
+        /**
+         * IncidentDecisionRow
+         * @description What a person has decided: confirm, split or merge.
+         *
+         *     `other`: the incident that was split off, or merged into this one. `series`: of the alerts that
+         *     were parted from those of `others`, or put together with them.
+         */
+        IncidentDecisionRow: {
+            /** Id */
+            id: number;
+            /**
+             * Incident
+             * Format: uuid
+             */
+            incident: string;
+            /** Kind */
+            kind: string;
+            /** Other */
+            other: string | null;
+            /** Author */
+            author: string;
+            /** Comment */
+            comment: string;
+            /** Series */
+            series: string[];
+            /** Others */
+            others: string[];
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+        };
+        /**
+         * IncidentDetails
+         * @description An incident with its alerts, oldest first, and what people decided about it.
+         */
+        IncidentDetails: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** State */
+            state: string;
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
+            /** Ends At */
+            ends_at: string | null;
+            /** Alerts */
+            alerts: number;
+            /** Firing */
+            firing: number;
+            /** Resolved */
+            resolved: number;
+            /** Resolved At */
+            resolved_at: string | null;
+            /** Rules */
+            rules: string[];
+            /** Members */
+            members: components["schemas"]["IncidentAlertRow"][];
+            /** Decisions */
+            decisions: components["schemas"]["IncidentDecisionRow"][];
+        };
+        /**
+         * IncidentFix
+         * @description What resolved alerts of an incident. `alerts`: how many. `record`: what became of the tag
+         *     elsewhere, such as `worked 5 of 6 times`; None without a tag.
+         */
+        IncidentFix: {
+            /** Tag */
+            tag: string | null;
+            /** Effect */
+            effect: string | null;
+            /** Text */
+            text: string;
+            /** Link */
+            link: string | null;
+            /** Author */
+            author: string;
+            /** Alerts */
+            alerts: number;
+            /** Record */
+            record: string | null;
+        };
+        /**
+         * IncidentPage
+         * @description Incidents, newest first. `next`: cursor of the next page. `total`: if it was asked for.
+         */
+        IncidentPage: {
+            /** Incidents */
+            incidents: components["schemas"]["IncidentRow"][];
+            /** Next */
+            next: string | null;
+            /** Total */
+            total: number | null;
+        };
+        /**
+         * IncidentRow
+         * @description An incident by its alerts. Times are event times, but `resolved_at`.
+         *
+         *     `state`: proposed or confirmed. `ends_at`: None while an alert fires. `resolved`: how many alerts
+         *     have a resolution, the last since `resolved_at`.
+         */
+        IncidentRow: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** State */
+            state: string;
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
+            /** Ends At */
+            ends_at: string | null;
+            /** Alerts */
+            alerts: number;
+            /** Firing */
+            firing: number;
+            /** Resolved */
+            resolved: number;
+            /** Resolved At */
+            resolved_at: string | null;
+            /** Rules */
+            rules: string[];
+        };
+        /**
          * IncompleteRule
          * @description A rule that failed or is in quarantine, and has not evaluated rows from `since` on.
          *
@@ -3862,6 +4234,23 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * MergeBody
+         * @description Which incidents are the same failure.
+         */
+        MergeBody: {
+            /**
+             * Text
+             * @description Text of the note.
+             * @default
+             */
+            text: string;
+            /**
+             * Others
+             * @description IDs of incidents, or of alerts, which end in this incident with all alerts of theirs.
+             */
+            others: string[];
+        };
+        /**
          * MergedTags
          * @description Tags that become one.
          */
@@ -4042,6 +4431,44 @@ export interface components {
             again: number;
             /** Notes */
             notes: components["schemas"]["PastNote"][];
+        };
+        /**
+         * PastIncident
+         * @description A similar past incident. `score`: from 0 to 1. `shared`: terms, those that add most first.
+         *
+         *     `fixes`: what resolved its alerts, the most frequent first.
+         */
+        PastIncident: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** State */
+            state: string;
+            /**
+             * Starts At
+             * Format: date-time
+             */
+            starts_at: string;
+            /** Ends At */
+            ends_at: string | null;
+            /** Alerts */
+            alerts: number;
+            /** Firing */
+            firing: number;
+            /** Resolved */
+            resolved: number;
+            /** Resolved At */
+            resolved_at: string | null;
+            /** Rules */
+            rules: string[];
+            /** Score */
+            score: number;
+            /** Shared */
+            shared: string[];
+            /** Fixes */
+            fixes: components["schemas"]["IncidentFix"][];
         };
         /**
          * PastNote
@@ -5369,6 +5796,23 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * SplitBody
+         * @description Which alerts of an incident are of another failure.
+         */
+        SplitBody: {
+            /**
+             * Text
+             * @description Text of the note.
+             * @default
+             */
+            text: string;
+            /**
+             * Alerts
+             * @description IDs of the alerts that become an incident of their own, or unique prefixes.
+             */
+            alerts: string[];
+        };
+        /**
          * StartedBacktest
          * @description A back-test that was started.
          */
@@ -5519,7 +5963,8 @@ export interface components {
          * @description Counters and times of a stream. Dead letters by reason.
          *
          *     `rewritten`: files of the ledger that were changed after they were read; `renamed`: those that
-         *     were renamed, and read again.
+         *     were renamed, and read again. `erased`: of the deleted rows, those that were erased on request;
+         *     `erased_again`: of the duplicates, those that repeat one of them.
          */
         StreamStatus: {
             accounting: components["schemas"]["Accounting"];
@@ -5535,6 +5980,10 @@ export interface components {
             late: number;
             /** Deleted */
             deleted: number;
+            /** Erased */
+            erased: number;
+            /** Erased Again */
+            erased_again: number;
             /** Skipped */
             skipped: {
                 [key: string]: number;
@@ -5915,6 +6364,25 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Watermark
+         * @description No row, or none of a key, before this event time will follow.
+         */
+        Watermark: {
+            /**
+             * Time
+             * @description The time, as event times of the stream are written.
+             */
+            time: string | number;
+            /**
+             * Key
+             * @description Fields of all key columns: for this key alone. Default: for all rows.
+             * @default {}
+             */
+            key: {
+                [key: string]: string | number | boolean | null;
+            };
+        };
+        /**
          * WithdrawalBody
          * @description Which judgement to withdraw.
          */
@@ -6017,6 +6485,8 @@ export interface components {
             damaged_files: components["schemas"]["DamagedFileStatus"][];
             /** Maintenance Errors */
             maintenance_errors: components["schemas"]["MaintenanceErrorStatus"][];
+            /** Unfinished Erasures */
+            unfinished_erasures: number;
             /** Disks */
             disks: {
                 [key: string]: unknown;
@@ -6908,6 +7378,50 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_list_incidents: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+                /** @description `next` of the previous page; absent: the first page. */
+                cursor?: string | null;
+                /** @description Whether to count the rows of all pages (`total`). */
+                count?: boolean;
+                /** @description Only incidents with an alert that fires now. */
+                active?: boolean;
+                /** @description Only incidents in this state. */
+                state?: ("proposed" | "confirmed") | null;
+                /** @description Only incidents that ended at this time or later. */
+                since?: string | null;
+                /** @description Only incidents that started before this time. */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentPage"];
                 };
             };
             /** @description A problem */
@@ -9196,6 +9710,231 @@ export interface operations {
             };
         };
     };
+    incidents_show_incident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_confirm_incident: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Comment"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_merge_incidents: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MergeBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_resolve_incident: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolutionBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedNote"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_list_similar_incidents: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of incidents. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PastIncident"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    incidents_split_incident: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the change repeatable: the same key gets the first response again. */
+                "Idempotency-Key"?: string;
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SplitBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
     system_show_process: {
         parameters: {
             query?: never;
@@ -9704,6 +10443,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LoginCode"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    close_time_api_v1_streams__stream__watermark_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The CSRF token of the session; required with its cookie, else ignored. */
+                "X-CSRF-Token"?: string;
+            };
+            path: {
+                stream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Watermark"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
                 };
             };
             /** @description A problem */

@@ -36,6 +36,7 @@ def test_dead_letters_are_counted_by_reason() -> None:
 
 def test_retried_rows_are_ahead_of_the_clock_of_their_first_read() -> None:
     letter = MarkedDeadLetterRow("s", 7, 1, "quarantined", b"", None, NOON, "u")
-    rule = retry_rule([letter], watermark=5)
+    rule = retry_rule([letter], watermark=5, closed_keys={("a",): 7})
+    assert rule.closed_keys == {("a",): 7}
     assert (rule.clock, rule.before, rule.before_by_rows) == (to_micros(NOON), 5, 5)
-    assert retry_rule([replace(letter, clock=None)], watermark=None).clock is None
+    assert retry_rule([replace(letter, clock=None)], watermark=None, closed_keys={}).clock is None

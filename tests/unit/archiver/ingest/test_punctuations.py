@@ -1,5 +1,6 @@
 """Records that close event time, among those that are no rows."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -69,6 +70,64 @@ def test_other_records_stay_refused_with_the_reason(line: bytes, message: str) -
 def test_rows_may_have_the_field_beside_an_event_time() -> None:
     rows = decode_lines(SCHEMA, READING, [b'{"time": "2026-01-01T11:00:00Z", "closed": 1}'], 0)
     assert (len(rows.table), rows.refused_lines) == (1, [])
+
+
+KEYED = replace(SCHEMA, key=("host", "n"), columns={**SCHEMA.columns, "n": "bigint"})
+
+
+def read_closed(*lines: bytes) -> OpenUnit:
+    unit = SourceUnit("cpu", "u", JSONL, lambda: iter(lines))
+    open_unit = OpenUnit(unit, 1, LateRule())
+    list(decode_slices(open_unit, KEYED, to_micros(NOW), None))
+    return open_unit
+
+
+def test_records_with_the_fields_of_the_key_close_its_time_alone() -> None:
+    unit = read_closed(
+        b'{"closed": 1767265200, "host": "a", "n": 7}',
+        b'{"n": null, "closed": 1767265201, "host": "b"}',
+        b'{"closed": 1767265190, "host": "a", "n": 7}',
+        b'{"closed": 1767265100}',
+    )
+    assert unit.closed == 1_767_265_100_000_000
+    assert unit.closed_keys == {
+        ("a", "7"): 1_767_265_200_000_000,
+        ("b", None): 1_767_265_201_000_000,
+    }
+    assert (unit.counters.read, unit.counters.punctuations) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"closed": 1767265200, "host": "a"}', "or, for one key, than closed, host, n"),
+        (b'{"closed": 1767265200, "host": "a", "n": 1, "x": 1}', "or, for one key, than"),
+        (b'{"closed": 1767265200, "host": "a", "n": "b"}', "field closed: column n"),
+        (b'{"closed": 1767265200, "host": "a\\u0000", "n": 1}', "NUL"),
+        (b'{"closed": 1767265200, "host": "' + 1001 * b"a" + b'", "n": 1}', "longer than 1000"),
+    ],
+)
+def test_records_with_other_fields_than_the_key_close_nothing(line: bytes, message: str) -> None:
+    unit = read_closed(line)
+    assert (unit.closed, unit.closed_keys, unit.counters.punctuations) == (None, {}, 0)
+    (refused,) = unit.refused_lines
+    assert message in refused.detail
+
+
+def test_rows_of_a_closed_key_are_late_in_later_units() -> None:
+    before = {("a", "7"): 1_767_265_200_000_000}
+    lines = [
+        b'{"time": 1767265199, "host": "a", "n": 7}',
+        b'{"time": 1767265200, "host": "a", "n": 7}',
+        b'{"time": 1767265199, "host": "a", "n": 8}',
+        b'{"time": 1767265100, "host": null, "n": 7}',
+        b'{"closed": 1767265199, "host": "a", "n": 8}',
+    ]
+    unit = SourceUnit("cpu", "u", JSONL, lambda: iter(lines))
+    open_unit = OpenUnit(unit, 1, LateRule(closed_keys=before))
+    (decoded,) = decode_slices(open_unit, KEYED, to_micros(NOW), None)
+    assert decoded.late_rows.late.tolist() == [True, False, False, False]
+    assert not decoded.late_rows.by_ahead.any()
 
 
 def test_streams_without_punctuation_close_nothing() -> None:
