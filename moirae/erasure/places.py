@@ -1,6 +1,7 @@
 """What is not Moirae's to erase, and may hold erased rows still: named for whoever owns it."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def list_places(
     if settings.database:
         holders.append(
             "the PostgreSQL of the workspace: its write-ahead log and archived segments, replicas, "
-            "backups, and its own log; tables are rewritten by VACUUM FULL"
+            "backups, and its own log; tables are rewritten by VACUUM FULL, and so are its statistics if "
+            "the role of the workspace owns the database; otherwise let its owner run VACUUM FULL "
+            "pg_statistic"
         )
     holders.append("logs of the processes, where they were collected")
     return holders
@@ -91,15 +94,22 @@ def find_files(home: Path, values: ErasedValues) -> list[str]:
     skipped = {home / "archive", home / "postgresql", home / _DAMAGED_FOLDER}
     pending = [home]
     while pending:
-        folder = pending.pop()
-        for path in sorted(folder.iterdir()):
-            if path in skipped or path.is_symlink():
-                continue
-            if path.is_dir():
-                pending.append(path)
-            elif path.is_file() and values.search_bytes(path.read_bytes()):
-                paths.append(str(path))
+        with suppress(FileNotFoundError):  # the server, which runs, removes files
+            for path in sorted(pending.pop().iterdir()):
+                if path in skipped or path.is_symlink():
+                    continue
+                if path.is_dir():
+                    pending.append(path)
+                elif _is_file_with(path, values):
+                    paths.append(str(path))
     return paths
+
+
+def _is_file_with(path: Path, values: ErasedValues) -> bool:
+    try:
+        return path.is_file() and values.search_bytes(path.read_bytes())
+    except FileNotFoundError:
+        return False
 
 
 def _shorten(names: Collection[str]) -> str:

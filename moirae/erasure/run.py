@@ -16,6 +16,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -168,24 +169,27 @@ class Eraser:
         if row.state == "erasing":
             self._report("removing rows")
             self._erase_rows(row)
-            with connect_database(self._settings, "erasure") as lock:
-                hold_erasure_lock(lock)
-                self._report("waiting for processes to end")
-                end_processes(self._connection)
-                self._report("removing what follows from the rows")
-                self._erase_rows(row)
-                effects = self._erase_others(row)
-                self._report("removing superseded files")
-                self._purge_files()
-                with self._connection.transaction():
-                    self._gateway.forget(erasure)
-                    self._gateway.put_state(erasure, "purging", effects)
-                self._purge_database()
-        else:
+        with connect_database(self._settings, "erasure") as lock:
+            hold_erasure_lock(lock)
+            self._report("waiting for processes to end")
+            end_processes(self._connection)
+            if row.state == "erasing":
+                self._erase_all(row)
             self._purge_database()
         self._gateway.put_state(erasure, "done", {})
         self._store_list()
         return self._get(erasure)
+
+    def _erase_all(self, row: ErasureRow) -> None:
+        """Remove what is left anywhere, while no process runs, and forget what it was."""
+        self._report("removing what follows from the rows")
+        self._erase_rows(row)
+        effects = self._erase_others(row)
+        self._report("removing superseded files")
+        self._purge_files()
+        with self._connection.transaction():
+            self._gateway.forget(row.id)
+            self._gateway.put_state(row.id, "purging", effects)
 
     def _store_list(self) -> None:
         """Beside the backups, for a restore of one from before; otherwise the next backup stores it."""
@@ -234,14 +238,16 @@ class Eraser:
         events_with_values = records.find_events(text) | find_archived_events(self._root, values)
         self._gateway.add_events(row.id, events_with_values)
         events = self._gateway.list_events(row.id)
-        changed = Counter(erase_from_tables(self._root, self._connection, events, values))
-        changed["dead_letters"] = records.delete_letters(text)
+        count = partial(self._gateway.add_changes, row.id)
+        count(erase_from_tables(self._root, self._connection, events, values))
         with self._connection.transaction():
-            changed.update(records.delete_events(events))
+            changed = Counter(records.delete_events(events))
+            changed["dead_letters"] = records.delete_letters(text)
             changed.update(records.clean(text))
             changed["restarted recalls"] = records.restart_recalls()
+            count(changed)
         batches = erase_from_batches(self._settings.home, values)
-        changed["lines of batches"] = batches.lines
+        count({"lines of batches": batches.lines})
         remaining_folders = self._remove_copies()
         holders = list_places(
             self._settings,
@@ -252,8 +258,7 @@ class Eraser:
         holders += [f"accepted batch {name}, which is archived next" for name in batches.other]
         holders += [f"folder {folder}, which was not removed" for folder in remaining_folders]
         holders += [f"file {path}" for path in find_files(self._settings.home, values)]
-        counts = {name: count for name, count in changed.items() if count}
-        return {"events": len(events), "changed": counts, "places": holders}
+        return {"events": len(events), "places": holders}
 
     def _remove_copies(self) -> list[Path]:
         """Remove what processes keep on local disks and make again; return what could not be."""
@@ -272,6 +277,11 @@ class Eraser:
 
     def _purge_database(self) -> None:
         self._report("rewriting the database")
-        rewrite_tables(self._connection)
+        try:
+            rewrite_tables(self._connection)
+        except TimeoutError as error:
+            raise MoiraeError(
+                f"{error}: end it, then run `moirae archive erase --continue`"
+            ) from error
         if not self._settings.database:
             remove_log(self._connection)

@@ -57,8 +57,14 @@ class ErasureCondition:
         return frozenset(column.name.lower() for column in self.parse().find_all(exp.Column))
 
     def constants(self) -> list[str]:
-        """The texts with which the condition compares: what the caller wants to be gone."""
-        return [node.name for node in self.parse().find_all(exp.Literal) if node.is_string]
+        """The texts that columns are to equal: what the caller wants to be gone."""
+        condition = self.parse()
+        texts: list[str] = []
+        for node in condition.find_all(exp.EQ, exp.NullSafeEQ, exp.In):
+            if node.find_ancestor(exp.Not) is None:
+                operands = [node.this, node.args.get("expression"), *node.expressions]
+                texts += [each.name for each in operands if _is_text(each)]
+        return texts
 
     def parse(self) -> exp.Expr:
         """The condition as an expression. Raises `UsageError`."""
@@ -145,6 +151,10 @@ def choose_streams(
         names_text = ", ".join(sorted(condition.columns))
         raise UsageError(f"--where: no stream has the columns {names_text}")
     return sorted(chosen)
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
 def _write(condition: ErasureCondition, types: Mapping[str, str]) -> str:

@@ -64,9 +64,15 @@ class Role:
         self.metrics: CollectorRegistry | None = None
         """The metrics of the process, stored with the next heartbeat; None: it has none."""
         self._stored_metrics: list[dict[str, Any]] | None = None
-        _RoleWait(self._processes, role, timeout, standby).acquire_lock()
+        wait = _RoleWait(self._processes, role, timeout, standby)
+        wait.acquire_lock()
         machine = "" if standby is None else standby.machine
         self.epoch = self._processes.start(role, os.getpid(), machine)
+        while self._processes.is_erasing():  # it has begun meanwhile, and may not know this process
+            self._processes.heartbeat(role, self.epoch, state="ended", first_commit_seconds=None)
+            self._processes.unlock(role)
+            wait.acquire_lock()
+            self.epoch = self._processes.start(role, os.getpid(), machine)
 
     @classmethod
     def acquire_numbered(

@@ -152,6 +152,13 @@ class ErasureGateway(Gateway):
         """Store how far an erasure is, and add to its effects."""
         self._execute("put_state", id=erasure, state=state, effects=Jsonb(dict(effects)))
 
+    def add_changes(self, erasure: UUID, counts: Mapping[str, int]) -> None:
+        """Add to the effects how many records of what were changed. An interrupted erasure has several
+        runs.
+        """
+        changed = {name: count for name, count in counts.items() if count}
+        self._execute("add_changes", id=erasure, counts=Jsonb(changed))
+
     def forget(self, erasure: UUID) -> None:
         """Forget what was to be removed: it is."""
         self._execute("forget_values", erasure=erasure)

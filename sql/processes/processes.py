@@ -10,6 +10,8 @@ from psycopg.types.json import Jsonb
 from sql.gateway import Gateway
 from sql.values import replace_nul
 
+_ENDED_BY_ERASURE = "^(live|notify|backup|recall( [0-9]+)?)$"  # roles
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
@@ -76,6 +78,10 @@ class ProcessGateway(Gateway):
         """Take the lock of a role for this connection. Returns False if another has it."""
         return bool(self._value("try_lock", role=role))
 
+    def unlock(self, role: str) -> None:
+        """Release the lock of a role, which this connection has."""
+        self._execute("unlock", role=role)
+
     def start(self, role: str, pid: int, machine: str = "") -> int:
         """Record a process in place of the previous one of its role; return its epoch."""
         return int(self._value("start", role=role, pid=pid, machine=machine))
@@ -138,11 +144,11 @@ class ProcessGateway(Gateway):
 
     def end_all(self) -> None:
         """Have all processes lose their roles, but for the server and `up`."""
-        self._execute("end_all")
+        self._execute("end_all", roles=_ENDED_BY_ERASURE)
 
     def list_held(self) -> list[str]:
         """The roles that `end_all` ends, of those whose lock a session still has."""
-        return self._column("list_held")
+        return self._column("list_held", roles=_ENDED_BY_ERASURE)
 
     def fail(self, role: str, epoch: int, error: str) -> None:
         """Record the error by which a process ends."""

@@ -57,6 +57,16 @@ UPDATE erasures SET state = %(state)s, effects = effects || %(effects)s,
     finished_at = CASE WHEN %(state)s = 'done' THEN clock_timestamp() END
 WHERE id = %(id)s
 
+-- add_changes --
+-- Add numbers of changed records to the effects of an erasure.
+UPDATE erasures SET effects = effects || jsonb_build_object('changed', (
+    SELECT coalesce(jsonb_object_agg(name, records), '{}') FROM (
+        SELECT key AS name, sum(value::bigint) AS records FROM (
+            SELECT * FROM jsonb_each_text(coalesce(effects->'changed', '{}'))
+            UNION ALL SELECT * FROM jsonb_each_text(%(counts)s)) c
+        GROUP BY key) s))
+WHERE id = %(id)s
+
 -- forget_values --
 DELETE FROM erased_values WHERE erasure = %(erasure)s
 

@@ -2,6 +2,9 @@
 -- The lock of a role, which its one process holds as long as its connection lives.
 SELECT pg_try_advisory_lock(hashtextextended('moirae ' || %(role)s, 0))
 
+-- unlock --
+SELECT pg_advisory_unlock(hashtextextended('moirae ' || %(role)s, 0))
+
 -- start --
 -- The process of a role starts with the next epoch.
 WITH predecessor AS (
@@ -66,13 +69,12 @@ SELECT NOT pg_try_advisory_xact_lock_shared(hashtextextended('moirae erasure', 0
 -- end_all --
 -- Have all processes end that archive, evaluate, recall, notify or back up: they are not those of their
 -- roles any more.
-UPDATE processes SET epoch = epoch + 1, state = 'ended'
-WHERE role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$'
+UPDATE processes SET epoch = epoch + 1, state = 'ended' WHERE role ~ %(roles)s
 
 -- list_held --
 -- The roles that `end_all` ends, of those whose lock a session still has.
-SELECT role FROM processes WHERE (role IN ('live', 'notify', 'backup') OR role ~ '^recall( [0-9]+)?$')
-    AND EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
+SELECT role FROM processes WHERE role ~ %(roles)s
+    AND EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('moirae ' || role, 0))
 ORDER BY role

@@ -2,10 +2,12 @@
 
 import json
 import mmap
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -16,9 +18,13 @@ from archiver.ingest.engines import EngineMode, EnginePolicy
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.erasure import Eraser, ErasureCondition
-from moirae.runtime.database import release_database
+from moirae.erasure.processes import hold_erasure_lock
+from moirae.runtime import Role
+from moirae.runtime.database import connect_database, release_database
 from sql.archive import UnitGateway
 from sql.archive.erased_records import DELETED_TABLES, EXEMPT_TABLES, MASKED_TABLES
+from sql.processes import ProcessGateway
+from sql.workspace import rewrite_tables
 from tests.backups import START, Filled, filled, make_backup, problems_of
 from tests.inline_jobs import InlineJobs
 
@@ -162,6 +168,75 @@ def test_dead_letters_and_versions_of_relations_go(archive: Filled) -> None:
     assert row.effects["changed"]["relation_versions"] == 2
     assert files_with(archive.settings.home) == []
     assert problems_of(archive.settings) == []
+
+
+def test_statistics_of_tables_that_become_empty_go(archive: Filled) -> None:
+    archive.connection.execute(
+        """INSERT INTO relation_versions (relation, key, valid_from, row)
+        SELECT 'r', to_jsonb(n), now(), %s FROM generate_series(1, 50) n""",
+        (json.dumps({"user": SECRET}),),
+    )
+    archive.connection.execute("ANALYZE relation_versions")
+    erase(archive)
+    assert files_with(archive.settings.home) == []
+
+
+def test_rewriting_waits_for_sessions_that_see_deleted_rows(archive: Filled) -> None:
+    with connect_database(archive.settings, "reader") as reader:
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        archive.connection.execute(
+            "INSERT INTO audit (author, via, operation, arguments) VALUES ('a', 'cli', 'x', '{}')"
+        )
+        with pytest.raises(TimeoutError, match="reader"):
+            rewrite_tables(archive.connection, timeout=0.1)
+        reader.execute("ROLLBACK")
+        rewrite_tables(archive.connection)
+
+
+def test_effects_of_interrupted_runs_count(
+    archive: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.connection.execute(
+        "INSERT INTO audit (author, via, operation, arguments) VALUES ('a', 'cli', 'x', %s)",
+        (json.dumps({"text": SECRET}),),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Eraser, "_purge_files", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(archive)
+    eraser = Eraser(archive.settings, archive.connection)
+    (unfinished,) = eraser.list_unfinished()
+    row = eraser.finish(unfinished.id)
+    assert row.effects["changed"] == {"audit": 1}
+    assert files_with(archive.settings.home) == []
+
+
+def test_process_that_starts_beside_an_erasure_waits_for_its_end(
+    archive: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        connect_database(archive.settings, "live") as connection,
+        connect_database(archive.settings, "erasure") as erasure,
+    ):
+        is_released = threading.Event()
+
+        def release() -> None:
+            is_released.set()
+            erasure.close()
+
+        timer = threading.Timer(0.5, release)
+        start = ProcessGateway.start
+
+        def start_late(self: ProcessGateway, *arguments: Any) -> int:
+            if not timer.is_alive() and not is_released.is_set():
+                hold_erasure_lock(erasure)
+                timer.start()
+            return start(self, *arguments)
+
+        monkeypatch.setattr(ProcessGateway, "start", start_late)
+        Role(connection, "live", 5.0).fence()
+        assert is_released.is_set()
 
 
 def test_nothing_is_changed_by_a_choice(archive: Filled) -> None:

@@ -120,3 +120,11 @@ def test_rows_that_were_erased_before_are_selected_by_their_identity() -> None:
     erased = ErasedRows.of(key, [ErasedRow(hash_identity(key, bytes([2]) * 16), 1, 1, hour)])
     selection = ErasedSelection(erased, SCHEMA)
     assert np.flatnonzero(selection.select(ROWS)).tolist() == [2]
+
+
+def test_constants_are_texts_that_columns_are_to_equal() -> None:
+    condition = ErasureCondition(
+        "user = 'a' AND 'b' = ip AND host IN ('c', 'd') AND name LIKE 'x%' AND kind <> 'y'"
+        " AND NOT (site = 'z') AND site NOT IN ('v') AND get_json_object(_extra, '$.w') = 'e' AND day > 'u'"
+    )
+    assert sorted(condition.constants()) == ["a", "b", "c", "d", "e"]
