@@ -142,7 +142,11 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     rows_ahead = summarize_rows_ahead(report["streams"])
     if rows_ahead is not None:
         yield rows_ahead
-    yield f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
+    alerts = f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
+    if report["alerts_keep_seconds"] is not None:
+        keep = format_duration(timedelta(seconds=report["alerts_keep_seconds"]))
+        alerts += f"; kept for {keep} after their end"
+    yield alerts
     yield f"events: {events['settled']:,} settled, {events['detected']:,} not settled yet"
     yield f"chunks: {_format_counts(report['chunks'])}"
     yield f"recalls: {_format_counts(dict(sorted(report['recalls'].items())))}"

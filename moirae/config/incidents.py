@@ -1,4 +1,4 @@
-"""How alerts are grouped into incidents."""
+"""Settings of alerts: how long they stay, and how they are grouped into incidents."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from moirae.config.durations import PositiveDuration
 from moirae.documents.types import ConfigModel, Number
 
 MAX_STEPS = 5
+
+
+class AlertSettings(ConfigModel):
+    """Retention of alerts, apart from rows."""
+
+    keep: PositiveDuration | None = Field(
+        default=None,
+        description="Event time after their end for which alerts stay with their notes, messages and "
+        "answers, whatever becomes of their rows; null: alerts with notes or judged hits stay, others go "
+        "with their rows.",
+    )
 
 
 class IncidentSettings(ConfigModel):

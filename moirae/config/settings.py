@@ -28,7 +28,7 @@ from moirae.config.archive import (
 )
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.external_alerts import EXTERNAL_ALERTS, external_alerts_stream
-from moirae.config.incidents import IncidentSettings
+from moirae.config.incidents import AlertSettings, IncidentSettings
 from moirae.config.limits import Limits
 from moirae.config.notifications import Heartbeat, InhibitRule, Route, find_route_problems
 from moirae.config.paths import (
@@ -216,6 +216,9 @@ class Settings(ConfigModel):
     recall: RecallSettings = Field(default=RecallSettings(), description="Recall settings.")
     limits: Limits = Field(
         default=Limits(), description="Limits of one rule before it is quarantined."
+    )
+    alerts: AlertSettings = Field(
+        default=AlertSettings(), description="Retention of alerts, apart from rows."
     )
     incidents: IncidentSettings = Field(
         default=IncidentSettings(),

@@ -335,6 +335,7 @@ class StatusReport(TypedDict):
     streams: Mapping[str, StreamStatus]
     events: EventCounts
     alerts: Mapping[str, int]
+    alerts_keep_seconds: float | None
     recalls: Mapping[str, int]
     recall_queue: RecallQueue
     rules: Sequence[Mapping[str, Any]]

@@ -62,11 +62,12 @@ def collect_status(
     disks: Sequence[DiskSpace] = (),
     backup: BackupSettings | None = None,
     keep: Mapping[str, timedelta | None] | None = None,
+    keep_alerts: timedelta | None = None,
 ) -> dict[str, Any]:
     """All that `moirae status -o json` shows, except problems and warnings.
 
     docs/reference/status.md describes the fields. `storage`: the archive. `backup`: the schedule of
-    backups. `keep`: the retention of each stream.
+    backups. `keep`: the retention of each stream. `keep_alerts`: that of alerts.
     """
     catalog = Catalog(connection)
     rule_files = RuleFileGateway(connection).get_state()
@@ -90,6 +91,7 @@ def collect_status(
         "unmatched": skipped.get("", {}),
         "events": {"settled": counts.settled_events, "detected": counts.detected_events},
         "alerts": counts.alerts,
+        "alerts_keep_seconds": None if keep_alerts is None else keep_alerts.total_seconds(),
         "recalls": tasks.count_by_state(),
         "recall_queue": {
             "queued": queue.waiting,

@@ -1,7 +1,8 @@
 """Retention: deletes what the database no longer needs.
 
 Rows about deleted chunks expire by `chunks.keep`. User input does not: an alert with notes, or with
-a judged hit, remains with its event, context and answers. Only archived rows are deleted (settled
+a judged hit, remains with its event, context and answers. With `alerts.keep`, all alerts expire by
+that. Only archived rows are deleted (settled
 events, and the corpora that event counts are computed from). Every step may be interrupted and is
 then repeated; steps are small, since the live process waits for them.
 """
@@ -17,7 +18,7 @@ from archiver.chunks import Chunk, last_deleted_chunk
 from archiver.file_names import unescape_name
 from archiver.globs import parse_glob
 from archiver.ingest import MIN_UNIT_AGE, ArchiveWriter, LedgerCompaction
-from archiver.times import Micros, from_micros
+from archiver.times import Micros, duration_to_micros, from_micros
 from moirae.config import FileSource, Settings
 from moirae.live.outbox import Outbox
 from recall.ledger import retry_on_deadlock
@@ -65,6 +66,7 @@ class Retention:
         records = archive.catalog.chunk_records()
         deleted_chunk = last_deleted_chunk(records)
         has_more = [self._compact_units(archive.chunks), self._delete_by_age()]
+        has_more.append(self._delete_old_alerts(archive))
         if deleted_chunk is not None and deleted_chunk.to_ts is not None:
             has_more.append(self._delete_event_rows(deleted_chunk.to_ts))
         if not any(has_more):  # these statements scan whole tables
@@ -152,6 +154,18 @@ class Retention:
         min_age = max(keep, _MIN_VERSION_AGE)
         return _delete_batch(lambda: gateway.delete_commands(min_age, _BATCH_ROWS))
 
+    def _delete_old_alerts(self, archive: ArchiveWriter) -> bool:
+        """Delete alerts by their own retention; return whether there are more."""
+        keep = self._settings.alerts.keep
+        watermarks = filter(None, map(archive.watermark, archive.progress))
+        newest = max(watermarks, default=None)
+        if keep is None or newest is None:
+            return False
+        before = from_micros(max(newest - duration_to_micros(keep), 0))
+        return _delete_batch(
+            lambda: self._gateway.delete_old_alerts(before, self._min_age, _BATCH_ROWS)
+        )
+
     def _delete_event_rows(self, before: Micros) -> bool:
         """Delete rows about events before a time; return whether there are more."""
         gateway = self._gateway
@@ -161,8 +175,10 @@ class Retention:
         last_context = self._outboxes["contexts"].last_sequence
         last_event = self._outboxes["events"].last_sequence
         # Alerts go first: without its tasks or context, an alert would get them anew.
-        deletions: list[Callable[[], int]] = [
-            lambda: gateway.delete_alerts(time, min_age, limit),
+        deletions: list[Callable[[], int]] = []
+        if self._settings.alerts.keep is None:
+            deletions.append(lambda: gateway.delete_alerts(time, min_age, limit))
+        deletions += [
             lambda: gateway.delete_tasks(before, min_age, limit),
             lambda: gateway.delete_recalled_events(time, min_age, limit),
             lambda: gateway.delete_contexts(

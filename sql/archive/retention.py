@@ -10,7 +10,8 @@ class RetentionGateway(Gateway):
     """Deletes rows; the methods with a `limit` delete up to that many, and return how many.
 
     `before` is event time; `min_age`, in wall-clock time, is how long rows are retained at least.
-    Rows that people have written about (notes, judgements) remain, with all that belongs to them.
+    Rows that people have written about (notes, judgements) remain, with all that belongs to them, but
+    for `delete_old_alerts`.
     """
 
     queries = "retention"
@@ -18,6 +19,13 @@ class RetentionGateway(Gateway):
     def delete_alerts(self, before: datetime, min_age: timedelta, limit: int) -> int:
         """Delete alerts that ended before `before`, unless they have open tasks."""
         return self._count("delete_alerts", before=before, min_age=min_age, limit=limit)
+
+    def delete_old_alerts(self, before: datetime, min_age: timedelta, limit: int) -> int:
+        """Delete alerts that ended before `before` with all that belongs to them, also what people wrote.
+
+        Alerts with open tasks stay. Their events and contexts go with their rows.
+        """
+        return self._count("delete_old_alerts", before=before, min_age=min_age, limit=limit)
 
     def delete_incidents(self, min_age: timedelta) -> None:
         """Delete incidents whose alerts have all been deleted."""

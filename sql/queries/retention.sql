@@ -10,6 +10,31 @@ DELETE FROM alerts WHERE id IN (
       AND NOT EXISTS (SELECT FROM tasks t WHERE t.eid = a.eid AND t.ended_at IS NULL)
     ORDER BY a.starts_at LIMIT %(limit)s)
 
+-- delete_old_alerts --
+-- Delete alerts that ended before an event time with their notes, answers and judgements and messages about them
+-- only, except those with open tasks.
+WITH old AS (
+    SELECT a.id, a.eid, a.rule, a.version, e.events FROM alerts a
+    CROSS JOIN LATERAL (
+        SELECT array_agg(e.eid) || a.eid AS events FROM events e WHERE e.rule = a.rule AND e.version = a.version
+            AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at) e
+    WHERE a.starts_at < %(before)s AND a.ends_at < %(before)s
+      AND a.updated_at < clock_timestamp() - %(min_age)s::interval
+      AND NOT EXISTS (SELECT FROM tasks t WHERE t.eid = ANY(e.events) AND t.rule = a.rule AND t.version = a.version
+          AND t.ended_at IS NULL)
+    ORDER BY a.starts_at LIMIT %(limit)s
+), messages AS (
+    DELETE FROM notifications n WHERE n.state <> 'pending'
+        AND n.id IN (SELECT m.notification FROM notification_alerts m JOIN old o ON o.id = m.alert_id)
+        AND NOT EXISTS (SELECT FROM notification_alerts m JOIN alerts a ON a.id = m.alert_id
+            WHERE m.notification = n.id AND a.id NOT IN (SELECT id FROM old))
+), opinions AS (
+    DELETE FROM judgements j USING old o WHERE j.eid = o.eid
+), answers AS (
+    DELETE FROM tasks t USING old o WHERE t.eid = ANY(o.events) AND t.rule = o.rule AND t.version = o.version
+)
+DELETE FROM alerts a USING old o WHERE a.id = o.id
+
 -- delete_incidents --
 -- Incidents whose alerts have all been deleted, some time ago.
 DELETE FROM incidents i WHERE i.created_at < clock_timestamp() - %(min_age)s::interval AND i.state <> 'merged'

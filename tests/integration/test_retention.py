@@ -32,6 +32,7 @@ from archiver.ingest.writer import ArchiveWriter
 from archiver.time_range import TimeRange
 from archiver.times import duration_to_micros, from_micros
 from moirae.config import EXTERNAL_ALERTS
+from moirae.config.incidents import AlertSettings
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.accounting import is_balanced, sum_accounting
@@ -361,6 +362,60 @@ def test_rows_about_deleted_chunks_are_deleted(workspace: RetentionWorkspace) ->
         "DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'"
     )
     assert workspace.failed_checks() == ["settled events are archived exactly once"]
+
+
+def test_alerts_have_a_retention_of_their_own(workspace: RetentionWorkspace) -> None:
+    """Shorter than that of rows: events and contexts stay; longer: alerts stay without their rows.
+
+    An alert that fires, or has an open recall, stays.
+    """
+    events(workspace, range(190))
+    for query in (
+        "INSERT INTO alert_notes (alert_id, kind, author, text) SELECT id, 'note', 'ada', 'x' FROM alerts",
+        "INSERT INTO judgements SELECT id, '00000000-0000-0000-0000-000000000064', true, 'ada' FROM alerts",
+        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = '00000000-0000-0000-0000-000000000007'",
+        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = '00000000-0000-0000-0000-00000000000c'",
+    ):
+        workspace.connection.execute(query.encode())
+    # Two messages: of alerts 0 and 180, and of alert 0 alone.
+    for message, numbers in ((1, (0, 180)), (2, (0,))):
+        workspace.connection.execute(
+            "INSERT INTO notifications (id, receiver, group_key, cause, status, content, alert_count, state)"
+            " OVERRIDING SYSTEM VALUE VALUES (%s, 'r', 'g', 'new', 'firing', '{}', 1, 'delivered')",
+            (message,),
+        )
+        for number in numbers:
+            workspace.connection.execute(
+                "INSERT INTO notification_alerts VALUES (%s, %s, 'firing')",
+                (message, UUID(int=number + 1)),
+            )
+    everything = set(range(190))
+    newest = workspace.archive.watermark("s")
+    assert newest is not None
+    keep = timedelta(seconds=5)
+    young = {n for n in everything if START + n * 100_000 >= newest - 5_000_000} | {6, 11}
+    assert 2 < len(young) < 100
+    limited = replace(workspace, settings=_with_alerts_kept(workspace.settings, keep))
+    limited.retain(least=timedelta(days=1))
+    assert numbers_in(workspace, "alerts") == everything, "nothing is deleted on its first day"
+    limited.retain()
+    for table in ("alerts", "tasks", "judgements"):
+        assert numbers_in(workspace, table) == young, table
+    assert workspace.value("SELECT count(*) FROM alert_notes") == len(young)
+    assert numbers_in(workspace, "events") == numbers_in(workspace, "contexts") == everything
+    assert [id_ for (id_,) in workspace.connection.execute("SELECT id FROM notifications")] == [1]
+    assert requested_rows(workspace) == []
+    workspace.maintain_chunks()
+    for outbox in workspace.outboxes.values():
+        outbox.flush(workspace.archive.chunks)
+    replace(workspace, settings=_with_alerts_kept(workspace.settings, timedelta(days=1))).retain()
+    assert numbers_in(workspace, "alerts") == young, "their rows are gone"
+    assert min(numbers_in(workspace, "events") - {6, 11, 99}) > 20
+    assert workspace.failed_checks() == []
+
+
+def _with_alerts_kept(settings: Settings, keep: timedelta) -> Settings:
+    return settings.model_copy(update={"alerts": AlertSettings(keep=keep)})
 
 
 def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:

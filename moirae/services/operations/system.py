@@ -136,6 +136,7 @@ def show_status(workspace: "LocalWorkspace", query: StatusQuery) -> WorkspaceSta
         measure_disk_space(settings),
         settings.backup,
         {name: stream.keep or settings.chunks.keep for name, stream in settings.streams.items()},
+        settings.alerts.keep,
     )
     report["unread_input"] = measure_unread_input(
         settings, workspace.connection, report["unread_input"], report["processes"]
