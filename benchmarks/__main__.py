@@ -50,6 +50,7 @@ _MODULES_BY_GOAL = {
     "HS2": "benchmarks.archive_bytes",
     "HS3": "benchmarks.summaries",
     "HS4": "benchmarks.summaries",
+    "HS6": "benchmarks.late_rows",
     "HS7": "benchmarks.recall_bytes",
     "HS8": "benchmarks.recall_load",
     "HS9": "benchmarks.long_log",

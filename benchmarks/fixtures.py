@@ -1,5 +1,6 @@
 """Temporary folders, workspaces, processes and Spark sessions of benchmarks."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,9 @@ from pyspark.sql import SparkSession
 
 from archiver.spark import start_session
 from moirae.config import Settings
+
+HERE = Path(__file__).parents[1]
+"""The repository."""
 
 _STOP_TIMEOUT = 60.0  # seconds
 
@@ -89,3 +93,32 @@ def folder_bytes(folder: Path) -> int:
     """The size of all files below a folder."""
     files = filter(Path.is_file, folder.rglob("*"))
     return sum(file.stat().st_size for file in files)
+
+
+@contextmanager
+def earlier_version(commit: str) -> Iterator[Path]:
+    """The installation at a commit, with these benchmarks; deleted at the end."""
+    with temporary_folder() as root:
+        root.chmod(0o755)  # PostgreSQL may run as another user
+        folder = root / "base"
+        command = ["git", "-C", str(HERE), "worktree"]
+        subprocess.run([*command, "add", "-q", "--detach", str(folder), commit], check=True)
+        try:
+            shutil.rmtree(folder / "benchmarks")
+            shutil.copytree(HERE / "benchmarks", folder / "benchmarks")
+            yield folder
+        finally:
+            subprocess.run([*command, "remove", "--force", str(folder)], check=True)
+
+
+def run_benchmark_in(folder: Path, name: str, *arguments: str) -> list[str]:
+    """What a module of benchmarks prints in the installation in a folder, as lines."""
+    process = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return process.stdout.splitlines()

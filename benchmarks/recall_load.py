@@ -5,10 +5,7 @@ norm and a similarity recall. `python -m benchmarks.recall_load CHUNKS SECONDS` 
 one length of history; it also runs in the installation before this goal, beside this one.
 """
 
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,7 +19,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros
-from benchmarks.fixtures import temporary_folder
+from benchmarks.fixtures import HERE, earlier_version, run_benchmark_in
 from benchmarks.long_history import (
     CHUNK_MICROS,
     START,
@@ -44,8 +41,7 @@ _REPETITIONS = 3
 _SECONDS = 15.0
 _QUEUE_SECONDS = 60.0
 _ALERTS_PER_SECOND = 2
-_HERE = Path(__file__).parents[1]
-_BASE_COMMIT = "9816f823"  # before comparisons took longer turns
+BASE_COMMIT = "9816f823"  # before summaries, and files without identities
 RULE = "bench/alert"
 _VERSION = "1"
 _ROWS_PER_CHUNK = 1_000
@@ -163,13 +159,13 @@ def run() -> list[BenchmarkResult]:
     base_ratios: list[float] = []
     open_tasks: list[float] = []
     rates: dict[str, list[float]] = {"30": [], "75": [], "300": [], "75 before": []}
-    with _base_version() as base:
+    with earlier_version(BASE_COMMIT) as base:
         for repetition in range(_REPETITIONS):
             noise.append(time_noise_kernel())
             for name, (chunk_count, folder) in {
-                "30": (30, _HERE),
-                "300": (300, _HERE),
-                "75": (75, _HERE),
+                "30": (30, HERE),
+                "300": (300, HERE),
+                "75": (75, HERE),
                 "75 before": (75, base),
             }.items():
                 rates[name].append(_measure_in(folder, chunk_count))
@@ -195,7 +191,7 @@ def run() -> list[BenchmarkResult]:
         ),
         make_result(
             "HS8",
-            f"tasks/s over 75 chunks ÷ those at {_BASE_COMMIT}",
+            f"tasks/s over 75 chunks ÷ those at {BASE_COMMIT}",
             base_ratios,
             target="≥ 5",
             noise=noise,
@@ -210,32 +206,10 @@ def run() -> list[BenchmarkResult]:
     ]
 
 
-@contextmanager
-def _base_version() -> Iterator[Path]:
-    """The installation before this was measured, with these benchmarks."""
-    with temporary_folder() as root:
-        root.chmod(0o755)  # PostgreSQL may run as another user
-        folder = root / "base"
-        command = ["git", "-C", str(_HERE), "worktree"]
-        subprocess.run([*command, "add", "-q", "--detach", str(folder), _BASE_COMMIT], check=True)
-        try:
-            shutil.rmtree(folder / "benchmarks")
-            shutil.copytree(_HERE / "benchmarks", folder / "benchmarks")
-            yield folder
-        finally:
-            subprocess.run([*command, "remove", "--force", str(folder)], check=True)
-
-
 def _measure_in(folder: Path, chunk_count: int) -> float:
     """Tasks a second of the installation in a folder."""
-    process = subprocess.run(
-        [sys.executable, "-m", "benchmarks.recall_load", str(chunk_count), str(_SECONDS)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return float(process.stdout.splitlines()[-1])
+    lines = run_benchmark_in(folder, "recall_load", str(chunk_count), str(_SECONDS))
+    return float(lines[-1])
 
 
 def _measure_queue() -> float:
