@@ -18,6 +18,7 @@ _MODULES_BY_GOAL = {
     "AQ2": "benchmarks.seasonal_ranges",
     "AQ3": "benchmarks.strata",
     "AQ4": "benchmarks.full_recalls",
+    "AQ5": "benchmarks.partitioned_history",
     "AQ6": "benchmarks.order_preferences",
     "BK1": "benchmarks.backups",
     "BK2": "benchmarks.backups",

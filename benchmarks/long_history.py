@@ -87,9 +87,15 @@ class ChunkRows(NamedTuple):
 
 @contextmanager
 def create_history(
-    rows_per_chunk: int, chunk_count: int = CHUNK_COUNT, host_count: int = _HOST_COUNT
+    rows_per_chunk: int,
+    chunk_count: int = CHUNK_COUNT,
+    host_count: int = _HOST_COUNT,
+    first_clustered: int = 0,
 ) -> Iterator[BenchmarkHistory]:
-    """A workspace with some chunks, of which the newest is open."""
+    """A workspace with some chunks, of which the newest is open.
+
+    `first_clustered`: rows of older chunks are in the order of their times, not clustered by host.
+    """
     with temporary_workspace(WORKSPACE) as root:
         settings = load_settings_from_environment(root / "moirae.yaml")
         archive = Path(settings.archive)
@@ -97,7 +103,10 @@ def create_history(
             table = StreamTable(archive, SCHEMA)
             chunks = []
             for chunk in range(chunk_count):
-                table.append(_archived_table(chunk, rows_per_chunk, host_count), chunk)
+                rows = _archived_table(chunk, rows_per_chunk, host_count)
+                if chunk < first_clustered:
+                    rows = rows.sort_by("ts")
+                table.append(rows, chunk)
                 chunks.append(_make_chunk(chunk, is_newest=chunk == chunk_count - 1))
             Catalog(connection).put_chunks(chunks)
             yield BenchmarkHistory(archive, connection, settings, rows_per_chunk=rows_per_chunk)
@@ -196,13 +205,14 @@ def create_manager(
     stride: StrideScheduler[UUID] | None = None,
     summaries: "SummaryStore | None" = None,
     on_answers: Callable[[], None] = lambda: None,
+    tickets_per_result: int = 0,
 ) -> RecallManager:
-    """A manager that keeps tickets unchanged and has indexed the files of the archive.
+    """A manager that has indexed the files of the archive; without a price for results by default.
 
     `on_answers`: called once answers are committed.
     """
     lease = Ledger.acquire_lease(connection)
-    ledger = Ledger(connection, lease, SchedulingPolicy(tickets_per_result=0))
+    ledger = Ledger(connection, lease, SchedulingPolicy(tickets_per_result=tickets_per_result))
     key_counts = KeyCounts(Reader(root, [SCHEMA]))
     key_counts.index_next_file()
     config: dict[str, Any] = {
