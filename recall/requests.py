@@ -102,6 +102,11 @@ class RecallQuestion:
         """Whether an answer depends on `RecallEvent.alerts`."""
         return False
 
+    @property
+    def needs_incidents(self) -> bool:
+        """Whether it depends on the incidents of these alerts."""
+        return False
+
     def asked_ranges(
         self, event_ts: Micros, previous: Micros | None = None
     ) -> tuple[TimeRange, ...]:
@@ -174,6 +179,12 @@ class SqlQuestion(RecallQuestion):
         """Whether an answer depends on `RecallEvent.alerts`."""
         spec = self.norm_spec
         return spec is not None and spec.exclude != "none"
+
+    @property
+    def needs_incidents(self) -> bool:
+        """Whether it depends on the incidents of these alerts."""
+        spec = self.norm_spec
+        return spec is not None and spec.exclude == "incidents"
 
     @property
     def reads_ranges(self) -> bool:

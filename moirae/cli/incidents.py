@@ -59,6 +59,12 @@ def list_(
     active: Annotated[
         bool, typer.Option("--active", help="Show only incidents with an alert that fires now.")
     ] = False,
+    unresolved: Annotated[
+        bool,
+        typer.Option(
+            "--unresolved", help="Show only incidents with an alert that has no resolution."
+        ),
+    ] = False,
     state: Annotated[
         str | None,
         typer.Option("--state", help=f"Show only incidents in this state: {' or '.join(_STATES)}."),
@@ -87,7 +93,14 @@ def list_(
     from moirae.services.operations.incidents import IncidentQuery, list_incidents
 
     check_choices("state", [state] if state else [], _STATES)
-    query = make_query(IncidentQuery, active=active, state=state, since=since, until=until)
+    query = make_query(
+        IncidentQuery,
+        active=active,
+        unresolved=unresolved,
+        state=state,
+        since=since,
+        until=until,
+    )
     with open_services(workspace) as services:
         rows, omitted = collect_rows(services, list_incidents, query, "incidents", limit)
     if output is OutputFormat.JSON:

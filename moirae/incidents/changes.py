@@ -13,7 +13,7 @@ from moirae.topology import Location, Surrounding, to_location, to_text
 
 REACH = timedelta(hours=1)
 """Alerts are compared by the changes that came so long before them."""
-_MAX_ROWS = 100_000  # of a stream; more take seconds
+MAX_ROWS = 100_000  # of a stream; more take seconds
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,13 @@ class NearbyChange:
 
 @dataclass(frozen=True)
 class NearbyChanges:
-    """The changes of a range of time. Those that concern every place are left out."""
+    """The changes of a range of time. Those that concern every place are left out.
+
+    `unread`: streams with more rows than are read.
+    """
 
     changes: Sequence[NearbyChange] = ()
+    unread: Sequence[str] = ()
 
     def find(self, surrounding: Surrounding, start: Micros) -> list[str]:
         """The changes before an alert that are near its place."""
@@ -47,15 +51,16 @@ def read_changes(
     oldest: datetime,
     newest: datetime,
 ) -> NearbyChanges:
-    """The changes near alerts that began between two times.
-
-    Streams with too many rows, or with none, add nothing.
-    """
+    """The changes near alerts that began between two times."""
     time_range = TimeRange(to_micros(oldest - REACH), to_micros(newest) + 1)
     changes = []
+    unread = []
     for stream, entry in declared.items():
-        rows = read_stream_rows(tables[stream], {}, entry.columns, time_range, _MAX_ROWS)
-        if isinstance(rows, str):
+        if sum(file.rows for file in tables[stream].data_files(time_range)) > MAX_ROWS:
+            unread.append(stream)
+            continue
+        rows = read_stream_rows(tables[stream], {}, entry.columns, time_range, MAX_ROWS)
+        if isinstance(rows, str):  # there are none
             continue
         times = micros_column(rows, tables[stream].schema.time).tolist()
         columns = {name: rows[name].to_pylist() for name in entry.columns}
@@ -64,4 +69,4 @@ def read_changes(
             location = to_location(values)
             if what is not None and location:
                 changes.append(NearbyChange(ts, f"{stream} {to_text(what)} at {ts}", location))
-    return NearbyChanges(changes)
+    return NearbyChanges(changes, unread)

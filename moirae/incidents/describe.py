@@ -37,5 +37,13 @@ def describe_decision(decision: Decision) -> str:
     return f"{decision.author} merged alerts of these rules and keys on {decision.at:%Y-%m-%d}"
 
 
+def describe_unread(streams: Sequence[str], max_rows: int) -> str:
+    """What is added to the reason of an alert if changes near it could not be compared."""
+    if not streams:
+        return ""
+    names = ", ".join(streams)
+    return f"; changes of {names} not compared: more than {max_rows:,} rows to read"
+
+
 def _shorten(feature: str) -> str:
     return feature if len(feature) <= _MAX_FEATURE else f"{feature[: _MAX_FEATURE - 1]}…"

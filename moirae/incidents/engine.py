@@ -13,8 +13,9 @@ from uuid import UUID
 import sql
 from archiver.times import from_micros, to_micros
 from moirae.incidents.alert_features import AlertFeatures, make_features
-from moirae.incidents.changes import NearbyChanges
+from moirae.incidents.changes import MAX_ROWS, NearbyChanges
 from moirae.incidents.decisions import Decision, DecisionKind
+from moirae.incidents.describe import describe_unread
 from moirae.incidents.grouping import Grouper, GroupingPolicy
 from moirae.incidents.overlap import HISTORY
 from moirae.topology import Topology, load_topology, surround, to_location
@@ -47,6 +48,12 @@ class IncidentEngine:
         self._find_changes = find_changes
         self._grouper: Grouper | None = None
         self._last_decision = 0
+
+    def change_policy(self, policy: GroupingPolicy, steps: int) -> None:
+        """Place the next alerts by another policy. Alerts that are in incidents stay there."""
+        if (policy, steps) != (self._policy, self._steps):
+            self._policy, self._steps = policy, steps
+            self._grouper = None  # it has compared by the policy before
 
     def run_once(self, context_wait: timedelta = CONTEXT_WAIT) -> bool:
         """Place alerts; return whether there may be more at once."""
@@ -85,13 +92,18 @@ class IncidentEngine:
             )
             for row in alerts
         }
+        unread = describe_unread(nearby.unread, MAX_ROWS)
         placements = []
         for alert in self._describe(alerts, topology, changes_by_alert):
             placed = grouper.place(alert)
-            changes = changes_by_alert[alert.id]
             placements.append(
                 NewPlacement(
-                    alert.id, placed.incident, alert.series, placed.overlap, placed.reason, changes
+                    alert.id,
+                    placed.incident,
+                    alert.series,
+                    placed.overlap,
+                    placed.reason + unread,
+                    changes_by_alert[alert.id],
                 )
             )
         return placements

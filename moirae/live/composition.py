@@ -46,7 +46,11 @@ from moirae.live.evaluators import build_evaluators, get_stream_columns
 from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
-from moirae.live.incidents import build_incident_engine, make_incident_task
+from moirae.live.incidents import (
+    apply_incident_settings,
+    build_incident_engine,
+    make_incident_task,
+)
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
@@ -280,7 +284,7 @@ def build_live_process(
         periodics.append(Periodic("watch backups", _BACKUP_INTERVAL, overdue_backup.run_once))
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
-    declarations = DeclarationWatch(settings)
+    declarations = DeclarationWatch(settings, partial(apply_incident_settings, incidents))
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),

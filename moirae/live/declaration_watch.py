@@ -1,5 +1,9 @@
-"""Says once that streams or relations of the workspace file were changed while the process runs."""
+"""Reads the workspace file again when it has changed while the process runs.
 
+Says once that streams or relations were changed, which takes effect at the next start.
+"""
+
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -16,9 +20,13 @@ _LOG = structlog.get_logger()
 
 
 class DeclarationWatch:
-    """Compares the workspace file with what the process has read of it."""
+    """Compares the workspace file with what the process has read of it.
 
-    def __init__(self, settings: Settings) -> None:
+    `apply`: is given the settings of each changed file, for keys that take effect at once.
+    """
+
+    def __init__(self, settings: Settings, apply: Callable[[Settings], None]) -> None:
+        self._apply = apply
         self._file = settings.file
         self._declared = digest_declarations(settings)
         self._read_at = settings.file.stat().st_mtime_ns
@@ -31,7 +39,9 @@ class DeclarationWatch:
             if changed_at == self._read_at:
                 return
             self._read_at = changed_at
-            present = digest_declarations(load_settings_from_environment(self._file))
+            settings = load_settings_from_environment(self._file)
+            self._apply(settings)
+            present = digest_declarations(settings)
             described = describe_changed_declarations(self._declared, present)
             if described is not None and described != self._described:
                 _LOG.warning(

@@ -18,11 +18,19 @@ def build_incident_engine(
 ) -> IncidentEngine:
     """What places the alerts of a workspace, as its key `incidents` says."""
     declared = {name: stream.changes for name, stream in settings.streams.items() if stream.changes}
-    policy = GroupingPolicy(
-        settings.incidents.threshold, duration_to_micros(settings.incidents.within)
-    )
     find_changes = partial(read_changes, archive.tables, declared)
+    policy = _make_policy(settings)
     return IncidentEngine(connection, policy, settings.incidents.steps, find_changes)
+
+
+def apply_incident_settings(engine: IncidentEngine, settings: Settings) -> None:
+    """Place the next alerts as the key `incidents` of a changed workspace file says."""
+    engine.change_policy(_make_policy(settings), settings.incidents.steps)
+
+
+def _make_policy(settings: Settings) -> GroupingPolicy:
+    declared = settings.incidents
+    return GroupingPolicy(declared.threshold, duration_to_micros(declared.within))
 
 
 def make_incident_task(engine: IncidentEngine) -> Periodic:

@@ -138,5 +138,6 @@ def _find_needs(spec: AlertSpec, name: str, question: AnyQuestion) -> _RecallInp
         bool(hybrid_contexts),
         previous=question.until is not None,
         alerts=question.needs_alerts,
+        incidents=question.needs_incidents,
     )
     return _RecallInput(question, needs)

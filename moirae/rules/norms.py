@@ -58,8 +58,9 @@ class Norm(ConfigModel):
     exclude: Exclusion = Field(
         default="alerts",
         description=(
-            "What is left out: the spans of past alerts with this key (alerts), only of those with a "
-            "resolution (incidents), or none. Long ones, and those that needed no action, count."
+            "What is left out: the spans of past alerts with this key (alerts), those of resolved "
+            "incidents that such alerts are in (incidents), or none. Long ones, and those that "
+            "needed no action, count."
         ),
     )
 

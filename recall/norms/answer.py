@@ -17,6 +17,7 @@ from recall.norms.words import (
     describe_exclusions,
     describe_history,
     describe_limit,
+    describe_missing,
     describe_position,
     describe_seen,
 )
@@ -58,8 +59,6 @@ def compute_norm(
     """
     is_number = ~np.isnan(values)
     times, values = times[is_number], values[is_number]
-    if value is not None and np.isnan(value):
-        value = None
     history = describe_history(spec.span, event_ts - int(times.min(initial=event_ts)))
     local = to_local(spec.zone, times)
     choice = _find_season(spec, event_ts, times, local, values, alerts)
@@ -74,7 +73,11 @@ def compute_norm(
         in_present=find_rows([a for a in alerts if a.end is None], times, event_ts),
         exclusions=choose_exclusions(alerts, spec.exclude, times, numbers, event_ts, spec.span),
     )
-    answer, sentences = _describe(choice, value, rows, history)
+    missing = value is None or np.isnan(value)
+    answer, sentences = _describe(choice, None if missing else value, rows, history)
+    if missing:
+        sentences.insert(0, describe_missing(value))
+    sentences += describe_exclusions(rows.exclusions, spec.exclude)
     if is_limited:
         sentences.append(describe_limit())
     return answer | {"says": "; ".join(sentences)}
@@ -104,7 +107,7 @@ def _describe(
     cycle_count = len(np.unique(cycles))
     answer: dict[str, Any] = dict.fromkeys(NORM_COLUMNS)
     answer |= {
-        "verdict": "too few cycles" if cycle_count < MIN_CYCLES else "no value",
+        "verdict": "no value" if value is None else "too few cycles",
         "n": len(values),
         "cycles": cycle_count,
         "season": choice.season,
@@ -129,7 +132,6 @@ def _describe(
                 seen, with_alert = answer["seen"], answer["seen_with_alert"]
                 sentences.append(describe_seen(seen, with_alert, history))
     sentences.append(describe_cycles(cycle_count, choice.season))
-    sentences += describe_exclusions(rows.exclusions)
     return answer, sentences
 
 

@@ -5,7 +5,7 @@ is longer than a tenth of the range, once its alert was resolved as needing no a
 than half of the season's cycles would remain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +51,9 @@ def choose_exclusions(
     """`times`, `cycles`: of the rows of the season. `span`: the length of the range."""
     candidates: list[AlertSpan] = []
     lasting = no_action = 0
-    for alert in alerts if exclude != "none" else ():
+    for alert in _list_spans(alerts, exclude):
         end = min(event_ts, alert.end if alert.end is not None else event_ts)
-        is_outside = end < event_ts - span or alert.start >= event_ts
-        if is_outside or (exclude == "incidents" and not alert.resolved):
+        if end < event_ts - span or alert.start >= event_ts:
             continue
         if alert.no_action:
             no_action += 1
@@ -65,6 +64,21 @@ def choose_exclusions(
     chosen, rows = _keep_half(candidates, times, cycles, event_ts)
     too_few = len(candidates) - len(chosen)
     return Exclusions(tuple(chosen), rows, lasting, no_action, too_few)
+
+
+def _list_spans(alerts: Sequence[AlertSpan], exclude: Exclusion) -> Iterable[AlertSpan]:
+    """The spans of alerts, or of their resolved incidents, each once."""
+    if exclude == "alerts":
+        return alerts
+    if exclude == "none":
+        return ()
+    incidents: dict[tuple[Micros, Micros | None], AlertSpan] = {}
+    for alert in alerts:
+        if alert.incident is not None:
+            known = incidents.get(alert.incident)
+            no_action = alert.no_action and (known is None or known.no_action)
+            incidents[alert.incident] = AlertSpan(*alert.incident, no_action)
+    return incidents.values()
 
 
 def find_rows(alerts: Sequence[AlertSpan], times: Times, event_ts: Micros) -> Mask:

@@ -79,19 +79,23 @@ class AlertSpan:
     """The span of an alert of the event's key that had fired, as was known at the time of the event.
 
     `start`: of its first event. `end`: of the alert; None: it went on. `no_action`: an operator had
-    said that it needed none. `resolved`: an operator had recorded a resolution.
+    said that it needed none. `incident`: the span of its incident, if all alerts of that had a
+    resolution.
     """
 
     start: Micros
     end: Micros | None
     no_action: bool = False
-    resolved: bool = False
+    incident: tuple[Micros, Micros | None] | None = None
 
     def to_json(self) -> tuple[Any, ...]:
         """The stored form."""
-        return self.start, self.end, self.no_action, self.resolved
+        return self.start, self.end, self.no_action, self.incident
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> "AlertSpan":
-        """The inverse of `to_json`."""
-        return cls(*stored)
+        """The inverse of `to_json`. Earlier versions stored whether the alert had a resolution."""
+        start, end, no_action, incident = (*stored, None, None)[:4]
+        if isinstance(incident, bool):
+            incident = (start, end) if incident else None
+        return cls(start, end, bool(no_action), None if incident is None else tuple(incident))

@@ -7,7 +7,7 @@ import numpy as np
 from archiver.times import Micros
 from recall.history_ranges import DAY, HOUR
 from recall.norms.exclusions import Exclusions
-from recall.norms.model import MAX_ROWS, Season
+from recall.norms.model import MAX_ROWS, Exclusion, Season
 from recall.norms.position import MIN_CYCLES, Values
 
 _SEASON_NAMES: dict[Season, str] = {
@@ -56,11 +56,12 @@ def describe_cycles(cycles: int, season: Season) -> str:
     return f"over {_count(cycles, unit)}"
 
 
-def describe_exclusions(exclusions: Exclusions) -> list[str]:
-    """Which spans of past alerts are left out, and which count again and why."""
+def describe_exclusions(exclusions: Exclusions, exclude: Exclusion) -> list[str]:
+    """Which spans of the past are left out, and which count again and why."""
+    noun = "past incident" if exclude == "incidents" else "past alert"
     parts: list[str] = []
     if exclusions.left_out:
-        parts.append(f"{_count(len(exclusions.left_out), 'past alert')} left out")
+        parts.append(f"{_count(len(exclusions.left_out), noun)} left out")
     reasons = (
         (exclusions.lasting, "longer than a tenth of the range"),
         (exclusions.no_action, "resolved as no action needed"),
@@ -69,7 +70,7 @@ def describe_exclusions(exclusions: Exclusions) -> list[str]:
     for number, reason in reasons:
         if number:
             verb = "counts" if number == 1 else "count"
-            parts.append(f"{_count(number, 'past alert')} {verb} again ({reason})")
+            parts.append(f"{_count(number, noun)} {verb} again ({reason})")
     return parts
 
 
@@ -81,6 +82,11 @@ def describe_history(span: Micros, rows_span: Micros) -> str:
         if rows_span >= size:
             return describe_length(rows_span // size * size)
     return describe_length(rows_span)
+
+
+def describe_missing(value: float | None) -> str:
+    """Why the value of an event has no place among the others. `value`: None or NaN."""
+    return "the event has no value" if value is None else "the event's value is not a number (NaN)"
 
 
 def describe_limit() -> str:

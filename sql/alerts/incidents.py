@@ -137,9 +137,13 @@ class IncidentAlertRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFilter:
-    """Which incidents to list. `after`: start and ID of the last one of the previous page."""
+    """Which incidents to list. `unresolved`: those with an alert that has no resolution.
+
+    `after`: start and ID of the last one of the previous page.
+    """
 
     active: bool = False
+    unresolved: bool = False
     state: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -150,6 +154,7 @@ class IncidentFilter:
         cursor_start, cursor_id = self.after or (None, None)
         return {
             "active": self.active,
+            "unresolved": self.unresolved,
             "state": self.state,
             "since": self.since,
             "until": self.until,

@@ -87,13 +87,14 @@ class UnrequestedEventRow(RecallEventRow):
 class RecallNeeds(NamedTuple):
     """What a recall needs of an event: its context, a settled one, the time of the alert before.
 
-    `alerts`: the spans of the alerts of its key.
+    `alerts`: the spans of the alerts of its key; `incidents`: also those of their incidents.
     """
 
     context: bool
     settled: bool
     previous: bool = False
     alerts: bool = False
+    incidents: bool = False
 
 
 class RecallOfVersion(NamedTuple):
@@ -215,6 +216,7 @@ class ContextGateway(Gateway):
             needs_settled=needs.settled,
             needs_previous=needs.previous,
             needs_alerts=needs.alerts,
+            needs_incidents=needs.incidents,
             background_before=background_before,
             since=since,
             limit=limit,

@@ -271,6 +271,18 @@ def test_all_alerts_of_an_incident_are_resolved_at_once(
     assert details.resolved_at is not None
 
 
+def test_incidents_that_are_not_resolved_are_listed(
+    services: LocalWorkspace, connection: Connection[Any]
+) -> None:
+    for number in range(4):
+        put_alert(connection, number, rule=f"g/r{number % 2}", host=f"h{number // 2}")
+    placed = place(connection)
+    incidents.resolve_incident(services, str(alert_id(0)), ResolutionBody(text="restarted"))
+    assert list_shown(services, unresolved=True) == [placed[alert_id(2)]]
+    connection.execute("DELETE FROM alert_notes WHERE alert_id = %s", [alert_id(1)])
+    assert set(list_shown(services, unresolved=True)) == set(placed.values()), "one of two is left"
+
+
 def test_similar_incidents_come_with_what_fixed_them(
     services: LocalWorkspace, connection: Connection[Any]
 ) -> None:

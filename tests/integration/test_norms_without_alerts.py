@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from moirae.backtest.run import Backtest, find_notes, plan_backtest
 from moirae.config.settings import Settings
 from moirae.evaluation.plan import ActiveRule
+from moirae.incidents import GroupingPolicy, IncidentEngine
+from moirae.incidents.changes import NearbyChanges
 from moirae.runtime import database
 from tests.integration.history import run_until
 from tests.integration.test_hybrid_contexts import ingest, recalls
@@ -101,6 +103,8 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     # What operators said of the first alert before the third event, and of the second after it.
     alerts = world.connection.execute("SELECT id FROM alerts ORDER BY starts_at").fetchall()
     assert len(alerts) == 2
+    engine = IncidentEngine(world.connection, GroupingPolicy(), 1, lambda *_: NearbyChanges())
+    engine.run_to_end()
     for (alert,), days in zip(alerts, (8, 10), strict=True):
         world.connection.execute(
             "INSERT INTO alert_notes (alert_id, kind, author, text, effect, at) "
@@ -116,6 +120,7 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     assert (answers["all"]["excluded"], answers["all"]["n"]) == (0, 9 * 144)
     assert norm["n"] == 9 * 144 - 7  # an hour, and the row by which it is over
     assert (answers["fixed"]["excluded"], answers["fixed"]["counted_again"]) == (0, 1)
+    assert "1 past incident counts again" in answers["fixed"]["says"]
     second_answer = _answer(world, INCIDENTS[1])["norm"]
     assert (second_answer["verdict"], second_answer["excluded"]) == ("higher", 1)
     assert second_answer["says"].startswith("higher than ever; seen once in 6 days, with an alert")

@@ -49,6 +49,9 @@ class IncidentQuery(PageQuery):
     """Which incidents to list."""
 
     active: bool = Field(False, description="Only incidents with an alert that fires now.")
+    unresolved: bool = Field(
+        False, description="Only incidents with an alert that has no resolution."
+    )
     state: Literal["proposed", "confirmed"] | None = Field(
         None, description="Only incidents in this state."
     )
@@ -132,6 +135,7 @@ def list_incidents(workspace: "LocalWorkspace", query: IncidentQuery) -> Inciden
     """List incidents of several alerts, and confirmed ones, newest first."""
     selection = IncidentFilter(
         active=query.active,
+        unresolved=query.unresolved,
         state=query.state,
         since=query.since,
         until=query.until,

@@ -11,8 +11,10 @@ from tests.unit.moirae.config.workspace_files import STREAM, load
 
 def test_a_stream_that_is_new_is_told_once(tmp_path: Path) -> None:
     settings = load(tmp_path, STREAM)
-    watch = DeclarationWatch(settings)
-    texts = [STREAM, STREAM.replace("  cpu:", "  ping:", 1), "streams: [", STREAM]
+    applied: list[float] = []
+    watch = DeclarationWatch(settings, lambda taken: applied.append(taken.incidents.threshold))
+    incidents = f"{STREAM}\nincidents: {{threshold: 0.7}}\n"
+    texts = [STREAM, STREAM.replace("  cpu:", "  ping:", 1), "streams: [", incidents]
     with capture_logs() as entries:
         for number, text in enumerate(texts):
             settings.file.write_text(text)
@@ -22,3 +24,4 @@ def test_a_stream_that_is_new_is_told_once(tmp_path: Path) -> None:
     (entry,) = entries
     assert entry["action"] == "declarations_changed"
     assert "stream ping is new" in entry["remedy"]
+    assert applied == [0.4, 0.4, 0.7], "each valid file once"

@@ -112,8 +112,11 @@ def test_step_becomes_normal() -> None:
 def test_event_without_a_number_has_no_verdict() -> None:
     world = make_world()
     spec = NormSpec("cpu", "hour_of_day", "UTC", 8 * WEEK, "alerts")
-    for value in (None, float("nan")):
+    for value, text in ((None, "has no value; "), (float("nan"), "is not a number (NaN); ")):
+        unknown = compute_norm(spec, NOON, value, world.times[:2], world.values[:2])
+        assert unknown["verdict"] == "no value"
         answer = compute_norm(spec, NOON, value, world.times, world.values)
+        assert text in answer["says"]
         assert (answer["verdict"], answer["score"], answer["rank"]) == ("no value", None, None)
         assert answer["median"] is not None
 

@@ -12,10 +12,15 @@ TIMES = NOW - SPAN + HOUR * np.arange(56 * 24, dtype=np.int64)
 CYCLES = (TIMES - NOW) // DAY
 
 
-def _before(days: float, hours: float, **known: bool) -> AlertSpan:
+def _before(
+    days: float,
+    hours: float,
+    no_action: bool = False,
+    incident: tuple[int, int | None] | None = None,
+) -> AlertSpan:
     """An alert that began so many days before now and lasted some hours."""
     start = NOW - int(days * DAY)
-    return AlertSpan(start, start + int(hours * HOUR), **known)
+    return AlertSpan(start, start + int(hours * HOUR), no_action, incident)
 
 
 def _choose(*alerts: AlertSpan, exclude: Exclusion = "alerts") -> tuple[int, int, int]:
@@ -44,12 +49,29 @@ def test_span_longer_than_a_tenth_of_the_range_counts_again() -> None:
 
 
 def test_span_that_needed_no_action_counts_again() -> None:
-    assert _choose(_before(3, 2, no_action=True, resolved=True), _before(5, 2)) == (1, 1, 3)
+    assert _choose(_before(3, 2, no_action=True), _before(5, 2)) == (1, 1, 3)
 
 
-def test_incidents_are_alerts_with_a_resolution() -> None:
-    alerts = (_before(3, 2), _before(5, 2, resolved=True))
-    assert _choose(*alerts, exclude="incidents") == (1, 0, 3)
+def test_resolved_incidents_are_left_out_as_a_whole_and_once() -> None:
+    start = NOW - 5 * DAY
+    incident = (start - HOUR, start + 9 * HOUR)
+    alerts = (
+        _before(3, 2),
+        _before(5, 2, incident=incident),
+        _before(4.9, 2, incident=incident),
+    )
+    assert _choose(*alerts, exclude="incidents") == (1, 0, 11)
+    assert _choose(*alerts, exclude="alerts") == (3, 0, 8)
+    no_action = tuple(_before(5, 2, no_action=True, incident=incident) for _ in range(2))
+    assert _choose(*no_action, exclude="incidents") == (0, 1, 0)
+    assert _choose(*no_action, alerts[1], exclude="incidents") == (1, 0, 11)
+
+
+def test_spans_are_read_as_earlier_versions_stored_them() -> None:
+    for span in (_before(3, 2), _before(3, 2, True, (NOW - 4 * DAY, None))):
+        assert AlertSpan.from_json(span.to_json()) == span
+    assert AlertSpan.from_json([1, 5, False, True]) == AlertSpan(1, 5, False, (1, 5))
+    assert AlertSpan.from_json([1, None, True, False]) == AlertSpan(1, None, True)
 
 
 def test_longest_spans_count_again_where_less_than_half_of_the_cycles_would_remain() -> None:

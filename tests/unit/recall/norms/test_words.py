@@ -83,7 +83,8 @@ def test_cycles_are_too_few_below_four() -> None:
 
 def test_spans_that_count_again_have_their_reasons() -> None:
     exclusions = Exclusions((), np.zeros(0, bool), lasting=1, no_action=2, too_few=1)
-    assert describe_exclusions(exclusions) == [
+    assert describe_exclusions(exclusions, "incidents")[0].startswith("1 past incident counts")
+    assert describe_exclusions(exclusions, "alerts") == [
         "1 past alert counts again (longer than a tenth of the range)",
         "2 past alerts count again (resolved as no action needed)",
         "1 past alert counts again (too few cycles would remain)",
