@@ -20,7 +20,7 @@ from tests.workspaces import write_workspace
 
 _TABLES = (
     "alerts changes notify_groups notify_log notify_held notifications notification_alerts "
-    "receiver_states silences unread_input rules alert_notes tasks"
+    "receiver_states silences unread_input rules alert_notes tasks incidents incident_decisions"
 ).split()
 
 

@@ -24,7 +24,7 @@ from sql.alerts import GroupedAlertRow, IncidentDecisionRow, IncidentGateway, Ne
 
 CONTEXT_WAIT = timedelta(seconds=2)
 """How long an alert waits for its context."""
-_BATCH = 500  # alerts of one transaction
+_BATCH = 25  # alerts of one transaction, so that a storm of alerts does not hold up detection
 
 
 class IncidentEngine:

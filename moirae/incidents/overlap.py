@@ -22,10 +22,11 @@ _MAX_GROWTH = 2.0**200
 Vector = Mapping[str, float]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Sums:
     """The sums of an incident. `last`: event time of its newest alert; `base`: at which weights are 1."""
 
+    incident: UUID
     base: Micros
     last: Micros
     weight: float = 0.0
@@ -40,7 +41,7 @@ class Overlaps:
         self._counts: dict[Kind, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._recent: deque[AlertFeatures] = deque()
         self._incidents: dict[UUID, _Sums] = {}
-        self._incidents_by_feature: dict[tuple[Kind, str], set[UUID]] = defaultdict(set)
+        self._sums_by_feature: dict[tuple[Kind, str], set[_Sums]] = defaultdict(set)
 
     def count(self, alert: AlertFeatures) -> None:
         """Count the features of an alert, so that they weigh less; forget those of old ones."""
@@ -76,24 +77,21 @@ class Overlaps:
 
         Only of those whose newest alert is at most `within` before or after it.
         """
-        near: set[UUID] = set()
+        near: dict[_Sums, dict[Kind, float]] = {}
+        # By feature, so that incidents with one of a hundred features cost a hundredth.
         for kind, vector in vectors.items():
-            for feature in vector:
-                near |= self._incidents_by_feature.get((kind, feature), set())
-        overlaps = {}
-        for incident in near:
-            sums = self._incidents[incident]
-            if abs(start - sums.last) <= within:
-                overlaps[incident] = {
-                    kind: self._dot(vector, sums, kind) for kind, vector in vectors.items()
-                }
-        return overlaps
-
-    @staticmethod
-    def _dot(vector: Vector, sums: _Sums, kind: Kind) -> float:
-        features = sums.features.get(kind, {})
-        total = sum(weight * features.get(feature, 0.0) for feature, weight in vector.items())
-        return total / sums.weight
+            for feature, weight in vector.items():
+                for sums in self._sums_by_feature.get((kind, feature), ()):
+                    if abs(start - sums.last) > within:
+                        continue
+                    totals = near.get(sums)
+                    if totals is None:
+                        totals = near[sums] = dict.fromkeys(vectors, 0.0)
+                    totals[kind] += weight * sums.features[kind][feature]
+        return {
+            sums.incident: {kind: total / sums.weight for kind, total in totals.items()}
+            for sums, totals in near.items()
+        }
 
     def shared(self, vectors: Mapping[Kind, Vector], incident: UUID, kind: Kind) -> list[str]:
         """The features of a kind that an alert shares with an incident, the weightiest first."""
@@ -109,7 +107,7 @@ class Overlaps:
 
     def add(self, incident: UUID, start: Micros, vectors: Mapping[Kind, Vector]) -> None:
         """Add an alert to an incident, which may be new."""
-        sums = self._incidents.setdefault(incident, _Sums(start, start))
+        sums = self._incidents.setdefault(incident, _Sums(incident, start, start))
         growth = self._grow(sums, start)
         sums.last = max(sums.last, start)
         sums.weight += growth
@@ -117,7 +115,7 @@ class Overlaps:
             features = sums.features.setdefault(kind, {})
             for feature, weight in vector.items():
                 features[feature] = features.get(feature, 0.0) + weight * growth
-                self._incidents_by_feature[kind, feature].add(incident)
+                self._sums_by_feature[kind, feature].add(sums)
 
     def _grow(self, sums: _Sums, start: Micros) -> float:
         """The weight of an alert at a time, relative to those that are in the sums."""
@@ -136,9 +134,10 @@ class Overlaps:
         """Forget the incidents whose newest alert is older."""
         old = [incident for incident, sums in self._incidents.items() if sums.last < before]
         for incident in old:
-            for kind, features in self._incidents.pop(incident).features.items():
+            forgotten = self._incidents.pop(incident)
+            for kind, features in forgotten.features.items():
                 for feature in features:
-                    incidents = self._incidents_by_feature[kind, feature]
-                    incidents.discard(incident)
-                    if not incidents:
-                        del self._incidents_by_feature[kind, feature]
+                    others = self._sums_by_feature[kind, feature]
+                    others.discard(forgotten)
+                    if not others:
+                        del self._sums_by_feature[kind, feature]

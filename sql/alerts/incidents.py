@@ -139,11 +139,12 @@ class IncidentAlertRow:
 class IncidentFilter:
     """Which incidents to list. `unresolved`: those with an alert that has no resolution.
 
-    `after`: start and ID of the last one of the previous page.
+    `alert`: the one that an alert is in. `after`: start and ID of the last one of the previous page.
     """
 
     active: bool = False
     unresolved: bool = False
+    alert: UUID | None = None
     state: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -155,6 +156,7 @@ class IncidentFilter:
         return {
             "active": self.active,
             "unresolved": self.unresolved,
+            "alert": self.alert,
             "state": self.state,
             "since": self.since,
             "until": self.until,

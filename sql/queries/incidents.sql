@@ -61,6 +61,7 @@ DELETE FROM unplaced_alerts WHERE alert_id = ANY(%(alerts)s)
 SELECT id, state, starts_at, ends_at, alerts, firing, resolved, resolved_at, rules FROM incident_spans
 WHERE (alerts > 1 OR state = 'confirmed') AND (NOT %(active)s OR firing > 0)
     AND (NOT %(unresolved)s OR resolved < alerts)
+    AND (%(alert)s::uuid IS NULL OR id = (SELECT m.incident FROM incident_alerts m WHERE m.alert_id = %(alert)s::uuid))
     AND (%(state)s::text IS NULL OR state = %(state)s)
     AND (%(since)s::timestamptz IS NULL OR ends_at IS NULL OR ends_at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR starts_at < %(until)s)

@@ -17,6 +17,7 @@ _MODULES = (
     "copied_process",
     "notifying",
     "numbering",
+    "placing",
     "recalling",
     "retaining",
     "rewriting",

@@ -124,6 +124,8 @@ def test_alerts_near_in_time_and_place_are_one_incident(
     assert list_shown(services) == [placed[first]]
     assert list_shown(services, active=True, state="proposed") == [placed[first]]
     assert list_shown(services, state="confirmed") == []
+    assert list_shown(services, alert=str(second)) == [placed[first]]
+    assert list_shown(services, alert=str(other)) == [], "it is alone"
     details = show(services, second)
     assert [member.alert_id for member in details.members] == [first, second]
     assert details.members[1].reason.endswith("1 place in common: host=a1 (overlap 1.00)")

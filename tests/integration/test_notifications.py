@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 import sql
 from moirae.cli import app
 from moirae.config import Settings
+from moirae.incidents import GroupingPolicy, IncidentEngine
+from moirae.incidents.changes import NearbyChanges
 from moirae.inspect.notifications import (
     collect_notification_status,
     find_notification_problems,
@@ -492,3 +494,30 @@ def test_refined_history_is_sent_once_it_says_other_things(
         wait_for(receiver, 3)
     assert receiver.alert_names() == [["Disk firing"], ["Disk firing"], ["Disk resolved"]]
     assert receiver.requests[1].json["alerts"][0]["moirae"]["similar"] == similar
+
+
+def test_alerts_of_one_incident_are_one_message(
+    public_folder: Path, connection: sql.Connection, alerts: Alerts, receiver: FakeReceiver
+) -> None:
+    text = make_workspace(receiver).replace("[alertname]", "[incident]")
+    settings = load_workspace(public_folder, text)
+    engine = IncidentEngine(connection, GroupingPolicy(), 0, lambda *_: NearbyChanges())
+    with notifying(settings):
+        # The process takes them before they are placed.
+        for name, host in (("Disk", "a"), ("Cpu", "a"), ("Net", "b")):
+            alerts.fire(name, {"host": host})
+        time.sleep(0.5)
+        engine.run_to_end()
+        wait_for(receiver, 2)
+        alerts.fire("Mail", {"host": "a"})
+        engine.run_to_end()
+        wait_for(receiver, 3)
+    sent = [request.json for request in receiver.requests]
+    first = [sorted(alert["labels"]["alertname"] for alert in entry["alerts"]) for entry in sent]
+    assert sorted(first[:2]) == [["Cpu", "Disk"], ["Net"]]
+    assert first[2] == ["Cpu", "Disk", "Mail"]
+    placed = connection.execute(
+        "SELECT m.incident::text FROM incident_alerts m JOIN alerts a ON a.id = m.alert_id"
+        " WHERE a.rule = 'g/Disk'"
+    ).fetchone()
+    assert (sent[2]["groupLabels"]["incident"],) == placed

@@ -25,6 +25,8 @@ _PAGE_PATHS = (
     "/compare/{event}/{past}",
     "/history",
     "/query",
+    "/incidents",
+    "/incidents/{incident}",
     "/receivers",
     "/receivers/{receiver}",
     "/report",

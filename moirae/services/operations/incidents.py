@@ -52,6 +52,7 @@ class IncidentQuery(PageQuery):
     unresolved: bool = Field(
         False, description="Only incidents with an alert that has no resolution."
     )
+    alert: UUID | None = Field(None, description="Only the incident that this alert is in.")
     state: Literal["proposed", "confirmed"] | None = Field(
         None, description="Only incidents in this state."
     )
@@ -95,7 +96,7 @@ class IncidentPage:
     total: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class IncidentDetails(IncidentRow):
     """An incident with its alerts, oldest first, and what people decided about it."""
 
@@ -111,6 +112,7 @@ class IncidentFix:
 
     tag: str | None
     effect: str | None
+    superseded_by: str | None
     text: str
     link: str | None
     author: str
@@ -118,7 +120,7 @@ class IncidentFix:
     record: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PastIncident(IncidentRow):
     """A similar past incident. `score`: from 0 to 1. `shared`: terms, those that add most first.
 
@@ -136,6 +138,7 @@ def list_incidents(workspace: "LocalWorkspace", query: IncidentQuery) -> Inciden
     selection = IncidentFilter(
         active=query.active,
         unresolved=query.unresolved,
+        alert=query.alert,
         state=query.state,
         since=query.since,
         until=query.until,
@@ -320,7 +323,16 @@ def _load_fixes(
         record = None
         if note.tag is not None:
             record = records.describe(member.rule).get(note.tag)
-        fix = IncidentFix(note.tag, note.effect, note.text, note.link, note.author, 0, record)
+        fix = IncidentFix(
+            tag=note.tag,
+            effect=note.effect,
+            superseded_by=note.superseded_by,
+            text=note.text,
+            link=note.link,
+            author=note.author,
+            alerts=0,
+            record=record,
+        )
         counts = alerts_by_fix.setdefault(member.incident, {})
         counts[fix] = counts.get(fix, 0) + 1
     return {

@@ -29,6 +29,8 @@ import { SessionContext } from "./session";
 import { AlertPage } from "./pages/alert";
 import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
+import { IncidentPage } from "./pages/incident";
+import { IncidentsPage } from "./pages/incidents";
 import { NowPage } from "./pages/now";
 import { QueryPage } from "./pages/query";
 import { ReceiversPage } from "./pages/receivers";
@@ -42,6 +44,7 @@ const DARK_CLASS = "pf-v6-theme-dark";
 const THEME_SETTING = "moirae.theme";
 const PAGES = [
   ["/", "Now", "g n"],
+  ["/incidents", "Incidents", "g t"],
   ["/history", "History", "g h"],
   ["/rules", "Rules", "g r"],
   ["/query", "Query", "g q"],
@@ -92,6 +95,8 @@ export function App() {
           <Route path="/" element={<NowPage />} />
           <Route path="/alerts/:alert" element={<AlertPage />} />
           <Route path="/compare/:event/:past" element={<ComparePage />} />
+          <Route path="/incidents" element={<IncidentsPage />} />
+          <Route path="/incidents/:incident" element={<IncidentPage />} />
           <Route path="/history" element={<HistoryPage />} />
           <Route path="/rules/*" element={<RulesPage />} />
           <Route path="/try/*" element={<TryPage />} />

@@ -2406,7 +2406,7 @@ export interface paths {
         put?: never;
         /**
          * Close Time
-         * @description Say that no row of a stream, or of one of its keys, before an event time will follow.
+         * @description Say that no row of a stream before an event time will follow.
          *
          *     The stream has the key `punctuation` and `source: {http: true}`. The time is written as a
          *     record of its own, after all rows that were answered before; older rows that follow are late.
@@ -3892,6 +3892,8 @@ export interface components {
             tag: string | null;
             /** Effect */
             effect: string | null;
+            /** Superseded By */
+            superseded_by: string | null;
             /** Text */
             text: string;
             /** Link */
@@ -6365,7 +6367,7 @@ export interface components {
         };
         /**
          * Watermark
-         * @description No row, or none of a key, before this event time will follow.
+         * @description No row before this event time will follow.
          */
         Watermark: {
             /**
@@ -6373,14 +6375,6 @@ export interface components {
              * @description The time, as event times of the stream are written.
              */
             time: string | number;
-            /**
-             * Key
-             * @description Fields of all key columns: for this key alone. Default: for all rows.
-             * @default {}
-             */
-            key: {
-                [key: string]: string | number | boolean | null;
-            };
         };
         /**
          * WithdrawalBody
@@ -7402,6 +7396,10 @@ export interface operations {
                 count?: boolean;
                 /** @description Only incidents with an alert that fires now. */
                 active?: boolean;
+                /** @description Only incidents with an alert that has no resolution. */
+                unresolved?: boolean;
+                /** @description Only the incident that this alert is in. */
+                alert?: string | null;
                 /** @description Only incidents in this state. */
                 state?: ("proposed" | "confirmed") | null;
                 /** @description Only incidents that ended at this time or later. */

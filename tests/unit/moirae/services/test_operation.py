@@ -1,6 +1,9 @@
 """Declarations of operations: routes, roles and arguments of all of them."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_type_hints
 
 from moirae.services.load import load_operations
 from moirae.services.models import Arguments
@@ -41,3 +44,23 @@ def test_secrets_are_for_administrators() -> None:
     for operation in OPERATIONS:
         if operation.has_secret_result or operation.name.startswith("system.list_tokens"):
             assert operation.role == "admin", operation.name
+
+
+def test_results_are_written_with_all_of_their_fields() -> None:
+    """orjson writes the slots of a class or its `__dict__`, not the fields of both."""
+    for operation in OPERATIONS:
+        for result in _list_dataclasses(operation.result_type, set()):
+            has_slots = any("__slots__" in base.__dict__ for base in result.__mro__[:-1])
+            has_dict = "__dict__" in {name for base in result.__mro__ for name in base.__dict__}
+            assert not (has_slots and has_dict), f"{result.__name__}: declare slots=True"
+
+
+def _list_dataclasses(annotation: Any, seen: set[type]) -> Iterator[type]:
+    if isinstance(annotation, type) and is_dataclass(annotation) and annotation not in seen:
+        seen.add(annotation)
+        yield annotation
+        hints = get_type_hints(annotation)
+        for field in fields(annotation):
+            yield from _list_dataclasses(hints.get(field.name), seen)
+    for argument in get_args(annotation):
+        yield from _list_dataclasses(argument, seen)

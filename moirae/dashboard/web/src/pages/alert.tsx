@@ -50,6 +50,7 @@ import { ChartGroup, DEFAULT_SPAN, type Span, SpanChoice } from "../components/c
 import { HistoryLabel, Missing, Pending, SafeLink, SeverityLabel, StateLabel, Time, alertTitle, formatShort, formatValue, shortName, shorten, useTitle } from "../components/common";
 import { CoverageBar } from "../components/coverage";
 import { ChangesCard } from "../components/changes";
+import { IncidentCard } from "../components/incident";
 import { FixRecord, type Fixes, RemedyLabels, StepsCard, useFixes } from "../components/fixes";
 import { NotificationCard } from "../components/notifications";
 import { RowsTable } from "../components/rows";
@@ -169,6 +170,7 @@ function Report({ report, error, reload, update }: ReportProps) {
         </section>
         <div className="side">
           <NormCard answers={recalls} event={event} alert={alert} />
+          <IncidentCard alert={alert.id} />
           {event && <ChangesCard eid={alert.eid} revision={similar?.number ?? 0} />}
           {event && <TimelineCard alert={alert} attributes={event.attributes} choose={setChosen} />}
           {isOperator && event && !isBuiltIn(alert.rule) && <WhyCard alert={alert.id} chosen={chosen} />}
