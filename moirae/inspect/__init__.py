@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from moirae.inspect.incomplete_rules import list_incomplete_rules
     from moirae.inspect.inference import ProposedStream, propose_stream
     from moirae.inspect.lost_verdicts import describe_lost_verdicts
+    from moirae.inspect.norm_bands import NormBand, load_norm_bands
     from moirae.inspect.norms import make_norm_metrics
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import (
@@ -68,6 +69,7 @@ __all__ = [
     "StreamSample",
     "TableCheck",
     "MissingSeries",
+    "NormBand",
     "Timeline",
     "assess_health",
     "assess_live_condition",
@@ -91,6 +93,7 @@ __all__ = [
     "list_problems",
     "list_set_aside",
     "list_source_errors",
+    "load_norm_bands",
     "load_timeline",
     "make_norm_metrics",
     "measure_unread_input",
@@ -128,6 +131,7 @@ _MODULES = {
     ),
     "incomplete_rules": ("list_incomplete_rules",),
     "lost_verdicts": ("describe_lost_verdicts",),
+    "norm_bands": ("NormBand", "load_norm_bands"),
     "norms": ("make_norm_metrics",),
     "repeat": ("repeat_last_answers",),
     "report": (

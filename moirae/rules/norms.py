@@ -110,7 +110,7 @@ class Norm(ConfigModel):
     def spec(self) -> NormSpec:
         """What is computed of the rows."""
         span = duration_to_micros(self.range)
-        return NormSpec(self.of, self.season, self.zone, span, self.exclude)
+        return NormSpec(self.of, self.season, self.zone, span, self.exclude, self.by)
 
 
 def _column(name: str) -> exp.Column:

@@ -6,6 +6,7 @@ the spans of past alerts: `answer` chooses the season (`season_choice`), leaves 
 """
 
 from recall.norms.answer import compute_norm
+from recall.norms.band import compute_band
 from recall.norms.model import (
     MAX_ROWS,
     NORM_COLUMNS,
@@ -26,5 +27,6 @@ __all__ = [
     "NormSpec",
     "AlertSpan",
     "SeasonSetting",
+    "compute_band",
     "compute_norm",
 ]

@@ -1,7 +1,7 @@
 """What a norm asks for, what it knows of past alerts, and the columns of its answer. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from archiver.times import Micros
@@ -55,7 +55,8 @@ class NormSpec:
     """A norm of the numbers `of`. The fields are keys of stored JSON: do not rename them.
 
     `span`: how far back its range goes, in microseconds. `zone`: of the clock of its season.
-    `exclude`: which spans of the past are left out.
+    `exclude`: which spans of the past are left out. `by`: the columns of the key; None: as an earlier
+    version stored it, not known.
     """
 
     of: str
@@ -63,15 +64,17 @@ class NormSpec:
     zone: str
     span: Micros
     exclude: Exclusion
+    by: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The stored form."""
-        return asdict(self)
+        return {**asdict(self), "by": None if self.by is None else list(self.by)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "NormSpec":
         """The inverse of `to_json`."""
-        return cls(**stored)
+        spec = cls(**stored)
+        return spec if spec.by is None else replace(spec, by=tuple(spec.by))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ SELECT answer FROM revisions WHERE task = %(task)s ORDER BY number DESC LIMIT 1
 -- list_last_of_event --
 -- The last answer of each recall of an event. One of a similarity recall says whether the context that it compared is
 -- the settled one.
-SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, t.retry_at, r.number, r.final,
+SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.event, t.error, t.retry_at, r.number, r.final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
         THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates,
     shown_comparable(t, r.forecast, r.comparable) AS comparable, r.match, shown_forecast(t, r.forecast) AS forecast, r.at

@@ -25,6 +25,7 @@ class LastAnswerRow:
     recall: str
     state: str
     request: Mapping[str, Any]
+    event: Mapping[str, Any]
     error: str | None
     retry_at: datetime | None
     number: int | None

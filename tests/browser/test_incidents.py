@@ -29,7 +29,12 @@ def incidents(served: Served) -> None:
     connection = served.connection
     for table in ("alert_notes", "alerts", "contexts", "incidents", "incident_decisions"):
         connection.execute(f"DELETE FROM {table}")  # type: ignore[arg-type]
-    for first, days, cause in ((10, -9, "disk"), (20, -6, "net"), (30, -3, "mail"), (40, 0, "disk")):
+    for first, days, cause in (
+        (10, -9, "disk"),
+        (20, -6, "net"),
+        (30, -3, "mail"),
+        (40, 0, "disk"),
+    ):
         for number, rule in enumerate(("g/plain", "g/r", "g/s")):
             put_alert(
                 connection,

@@ -16,7 +16,8 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.incidents import GroupingPolicy, IncidentEngine
 from moirae.incidents.changes import NearbyChanges
 from moirae.runtime import database
-from tests.integration.history import run_until
+from recall.replay import SqlReplayer, replay
+from tests.integration.history import no_relations, no_spark, run_until
 from tests.integration.test_hybrid_contexts import ingest, recalls
 from tests.property.test_backtest_is_live import open_world_archive
 from tests.property.world import START, World, definitions, workspace
@@ -85,6 +86,19 @@ def _answer(world: World, second: int) -> dict[str, dict[str, Any]]:
     return rows
 
 
+def _check_repeat(world: World, second: int) -> None:
+    """Answers are computed again from the archive and what is stored, and are the same."""
+    row = world.connection.execute(
+        "SELECT eid FROM events WHERE ts = %s", (START + timedelta(seconds=second),)
+    ).fetchone()
+    assert row is not None
+    schemas = [table.schema for table in world.archive.tables.values()]
+    replayer = SqlReplayer(world.connection, world.root, schemas, no_spark, no_relations)
+    repeated = list(replay(world.connection, row[0], {"sql": replayer}))
+    assert {entry.recall for entry in repeated} == {"norm", "all", "fixed"}
+    assert all(entry.equal for entry in repeated)
+
+
 def _make_rows() -> list[tuple[int, str, float]]:
     """Values around 50, and an hour at 90 on three days."""
     rows = []
@@ -121,6 +135,7 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     assert norm["n"] == 9 * 144 - 7  # an hour, and the row by which it is over
     assert (answers["fixed"]["excluded"], answers["fixed"]["counted_again"]) == (0, 1)
     assert "1 past incident counts again" in answers["fixed"]["says"]
+    _check_repeat(world, INCIDENTS[2])
     second_answer = _answer(world, INCIDENTS[1])["norm"]
     assert (second_answer["verdict"], second_answer["excluded"]) == ("higher", 1)
     assert second_answer["says"].startswith("higher than ever; seen once in 6 days, with an alert")

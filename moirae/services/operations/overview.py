@@ -10,7 +10,7 @@ from pydantic import Field
 
 from moirae.alerts import find_event
 from moirae.errors import NotFound
-from moirae.inspect import Timeline
+from moirae.inspect import NormBand, Timeline
 from moirae.inspect.past_events import RecallAnswer, SimilarEvent
 from moirae.runtime.storage import archived_streams, open_storage
 from moirae.services.models import Arguments, IdPrefix, Name, Seconds
@@ -118,6 +118,24 @@ def list_judgements(workspace: "LocalWorkspace", event: IdPrefix) -> list[EventJ
     """List the judgements of similar past events of an event."""
     eid = find_event(workspace.connection, event)
     return OverviewGateway(workspace.connection).list_judgements(eid)
+
+
+@operation("GET", "/events/{event}/norms", role="viewer")
+def show_norm_bands(
+    workspace: "LocalWorkspace", event: IdPrefix, query: TimelineQuery
+) -> list[NormBand]:
+    """Show what the norms of an event say is usual around it, hour by hour."""
+    from moirae.inspect import load_norm_bands
+
+    settings, connection = workspace.settings, workspace.connection
+    return load_norm_bands(
+        open_storage(settings),
+        connection,
+        archived_streams(settings, connection),
+        find_event(connection, event),
+        before=timedelta(seconds=query.before),
+        after=timedelta(seconds=query.after),
+    )
 
 
 @operation("GET", "/events/{event}/timeline", role="viewer")

@@ -38,6 +38,7 @@ export type Hit = Schemas["SimilarEvent"];
 export type TagSummary = Schemas["TagSummary"];
 export type Step = Schemas["RankedStep"];
 export type Judgement = Schemas["EventJudgementRow"];
+export type NormBand = Schemas["NormBand"];
 export type Notification = Schemas["NotificationRow"];
 export type Occurrence = Schemas["OccurrenceRow"];
 export type RecallPage = Schemas["RecallPage"];

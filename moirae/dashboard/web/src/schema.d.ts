@@ -1814,6 +1814,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events/{event}/norms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what the norms of an event say is usual around it, hour by hour.
+         * @description Show what the norms of an event say is usual around it, hour by hour.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["overview_show_norm_bands"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events/{event}/recalls": {
         parameters: {
             query?: never;
@@ -4285,6 +4307,35 @@ export interface components {
             stream: string;
             /** Reason */
             reason: string;
+        };
+        /**
+         * NormBand
+         * @description What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
+         *
+         *     Of the rows that it compares at that time, of which the event's value knows nothing. `reason`: why
+         *     there is no band; None: there is one.
+         */
+        NormBand: {
+            /** Recall */
+            recall: string;
+            /** Stream */
+            stream: string;
+            /** Column */
+            column: string;
+            /** Season */
+            season: string;
+            /** Starts */
+            starts: string[];
+            /** Ends */
+            ends: string[];
+            /** Q025 */
+            q025: number[];
+            /** Median */
+            median: number[];
+            /** Q975 */
+            q975: number[];
+            /** Reason */
+            reason?: string | null;
         };
         /**
          * NoteBody
@@ -9530,6 +9581,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JudgedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    overview_show_norm_bands: {
+        parameters: {
+            query?: {
+                /** @description Before the event, in s or as text such as `1h`. */
+                before?: number | string;
+                /** @description After the event, in s or as text such as `1h`. */
+                after?: number | string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NormBand"][];
                 };
             };
             /** @description A problem */

@@ -48,7 +48,7 @@ def test_norm_reads_the_rows_of_the_key_in_the_season() -> None:
     assert question.streams == {"cpu": "ts"}
     assert question.range == 4 * WEEKS
     assert question.season == {"same": "hour_of_week", "zone": "Europe/Rome", "around": None}
-    expected = NormSpec("cpu", "hour_of_week", "Europe/Rome", 4 * WEEKS, "alerts")
+    expected = NormSpec("cpu", "hour_of_week", "Europe/Rome", 4 * WEEKS, "alerts", ("host",))
     assert question.norm_spec == expected
 
 

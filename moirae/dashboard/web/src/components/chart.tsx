@@ -1,7 +1,7 @@
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useId, useRef, useState } from "react";
 import uPlot from "uplot";
-import type { Series } from "../api";
+import type { NormBand, Series } from "../api";
 import { Button, ToggleGroup, ToggleGroupItem } from "./library";
 import { formatCount, formatValue } from "./common";
 import { usePrinting } from "../printing";
@@ -21,6 +21,8 @@ export interface Line {
 export interface Chart {
   title: string;
   lines: Line[];
+  /** What is usual at each time, of a chart with one line. */
+  band?: NormBand;
 }
 
 /** Minutes from the event. */
@@ -90,8 +92,8 @@ export function ChartGroup({ charts, first, span, choose }: GroupProps) {
           )}
         </p>
       )}
-      {charts.slice(0, areAllShown ? undefined : first).map(({ title, lines }) => (
-        <SeriesChart key={title} title={title} lines={lines} range={zoom ?? all} zoom={setZoom} group={group} choose={choose} />
+      {charts.slice(0, areAllShown ? undefined : first).map(({ title, lines, band }) => (
+        <SeriesChart key={title} title={title} lines={lines} band={band} range={zoom ?? all} zoom={setZoom} group={group} choose={choose} />
       ))}
       {charts.length > first && !areAllShown && (
         <Button variant="link" isInline onClick={() => setAllShown(true)}>
@@ -114,7 +116,7 @@ interface Props extends Chart {
  * Values around events: the mean of each interval as a line, lowest to highest as a band. Two lines
  * are aligned at their events.
  */
-function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
+function SeriesChart({ title, lines, band, range, zoom, group, choose }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const values = useRef<HTMLSpanElement>(null);
   const plot = useRef<uPlot>(null);
@@ -122,7 +124,7 @@ function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
   latestRange.current = range;
   const latestChoose = useRef(choose);
   latestChoose.current = choose;
-  const identity = JSON.stringify(lines);
+  const identity = JSON.stringify([lines, band]);
   useEffect(() => {
     const element = frame.current;
     if (!element) {
@@ -131,6 +133,8 @@ function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
     const style = getComputedStyle(element);
     const colors = ["--chart-now", "--chart-past"].map((name) => style.getPropertyValue(name).trim());
     const bandColors = ["--chart-now-band", "--chart-past-band"].map((name) => style.getPropertyValue(name).trim());
+    const usualColor = style.getPropertyValue("--chart-usual").trim();
+    const usualBandColor = style.getPropertyValue("--chart-usual-band").trim();
     const axisColor = style.getPropertyValue("--chart-axis").trim();
     const gridColor = style.getPropertyValue("--chart-grid").trim();
 
@@ -178,14 +182,18 @@ function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
             { label: `${line.label} highest`, stroke: "transparent", points: { show: false }, spanGaps: true },
             { label: line.label, stroke: colors[index], width: 1.5, spanGaps: true, points: { size: 4, fill: colors[index] } },
           ]),
+          ...(band ? listUsualSeries(usualColor) : []),
         ],
-        bands: lines.map((_, index) => ({
-          series: [index * 3 + 2, index * 3 + 1] as [number, number],
-          fill: bandColors[index],
-        })),
+        bands: [
+          ...lines.map((_, index) => ({
+            series: [index * 3 + 2, index * 3 + 1] as [number, number],
+            fill: bandColors[index],
+          })),
+          ...(band ? [{ series: [lines.length * 3 + 2, lines.length * 3 + 1] as [number, number], fill: usualBandColor }] : []),
+        ],
         hooks: { draw: [(drawn) => drawEvent(drawn, axisColor)], setCursor: [showValues], setSelect: [zoomToSelection] },
       },
-      uPlot.join(lines.map(toColumns)) as uPlot.AlignedData,
+      (band ? [...toColumns(lines[0]), ...toUsualColumns(lines[0].series, band)] : uPlot.join(lines.map(toColumns))) as uPlot.AlignedData,
       element,
     );
     plot.current = chart;
@@ -216,9 +224,10 @@ function SeriesChart({ title, lines, range, zoom, group, choose }: Props) {
               {line.label}
             </span>
           ))}
+        {band && <span className="legend-usual">usual (95 % of {SEASONS[band.season] ?? "earlier rows"})</span>}
         <span ref={values} className="note chart-values" aria-hidden />
       </figcaption>
-      <div ref={frame} role="img" aria-label={describeLines(title, lines, range)} />
+      <div ref={frame} role="img" aria-label={describeLines(title, lines, range) + describeUsual(band, lines[0].ts)} />
     </figure>
   );
 }
@@ -227,6 +236,34 @@ function toColumns({ series, ts }: Line): uPlot.AlignedData {
   const start = new Date(ts).getTime();
   const minutes = series.times.map((time) => (new Date(time).getTime() - start) / MINUTE);
   return [minutes, series.lowest, series.highest, series.mean] as uPlot.AlignedData;
+}
+
+const SEASONS: Record<string, string> = { hour_of_day: "the same hour", hour_of_week: "the same hour of the week" };
+
+function listUsualSeries(color: string): uPlot.Series[] {
+  const edge = { stroke: "transparent", points: { show: false } };
+  return [
+    { ...edge, label: "usual lowest" },
+    { ...edge, label: "usual highest" },
+    { label: "usual median", stroke: color, width: 1, dash: [3, 3], points: { show: false } },
+  ];
+}
+
+/** The quantiles and the median of the hour of each interval; null where there are none. */
+function toUsualColumns(series: Series, band: NormBand): (number | null)[][] {
+  const starts = band.starts.map((time) => Date.parse(time));
+  const ends = band.ends.map((time) => Date.parse(time));
+  const hours = series.times.map((time) => {
+    const moment = Date.parse(time);
+    return starts.findIndex((start, index) => start <= moment && moment < ends[index]);
+  });
+  return [band.q025, band.q975, band.median].map((values) => hours.map((hour) => values[hour] ?? null));
+}
+
+function describeUsual(band: NormBand | undefined, ts: string): string {
+  const moment = Date.parse(ts);
+  const hour = band?.starts.findIndex((start, index) => Date.parse(start) <= moment && moment < Date.parse(band.ends[index])) ?? -1;
+  return band && hour >= 0 ? `. Usual at the alert: ${formatValue(band.q025[hour])} to ${formatValue(band.q975[hour])}` : "";
 }
 
 /** Times of the axis: of the clock for one line, with the day if there are several; else from the event. */

@@ -10,6 +10,7 @@ import {
   type HistoryChange,
   type Hit,
   type Judgement,
+  type NormBand,
   type Revision,
   type Row,
   type Timeline,
@@ -172,7 +173,9 @@ function Report({ report, error, reload, update }: ReportProps) {
           <NormCard answers={recalls} event={event} alert={alert} />
           <IncidentCard alert={alert.id} />
           {event && <ChangesCard eid={alert.eid} revision={similar?.number ?? 0} />}
-          {event && <TimelineCard alert={alert} attributes={event.attributes} choose={setChosen} />}
+          {event && (
+            <TimelineCard alert={alert} attributes={event.attributes} norm={findNorm(recalls)?.number ?? 0} choose={setChosen} />
+          )}
           {isOperator && event && !isBuiltIn(alert.rule) && <WhyCard alert={alert.id} chosen={chosen} />}
           <Card isCompact>
             <CardTitle component="h2">History read</CardTitle>
@@ -471,16 +474,22 @@ function RevisionList({ answer }: { answer: Answer }) {
 interface TimelineProps {
   alert: AlertDetails;
   attributes: Row;
+  /** The number of the norm's answer, which its band follows. */
+  norm: number;
   /** Called with a time that is clicked, in milliseconds. */
   choose: (time: number) => void;
 }
 
-function TimelineCard({ alert, attributes, choose }: TimelineProps) {
+function TimelineCard({ alert, attributes, norm, choose }: TimelineProps) {
   const [span, setSpan] = useState(DEFAULT_SPAN);
   const { before, after } = span;
   const timeline = useLoaded(
     (signal) => get<Timeline>(`/events/${alert.eid}/timeline`, { before, after }, signal),
     [alert.eid, before, after],
+  );
+  const bands = useLoaded(
+    (signal) => get<NormBand[]>(`/events/${alert.eid}/norms`, { before, after }, signal),
+    [alert.eid, before, after, norm],
   );
   return (
     <Card isCompact>
@@ -488,14 +497,24 @@ function TimelineCard({ alert, attributes, choose }: TimelineProps) {
       <CardBody>
         <SpanChoice span={span} choose={setSpan} />
         {timeline.data === null && <Pending error={timeline.error} lines={3} />}
-        {timeline.data && <TimelineCharts timeline={timeline.data} attributes={attributes} span={span} choose={choose} />}
+        {timeline.data && (
+          <TimelineCharts timeline={timeline.data} bands={bands.data ?? []} attributes={attributes} span={span} choose={choose} />
+        )}
       </CardBody>
     </Card>
   );
 }
 
+interface ChartsProps {
+  timeline: Timeline;
+  bands: readonly NormBand[];
+  attributes: Row;
+  span: Span;
+  choose: (time: number) => void;
+}
+
 /** The columns that the event is about come first. */
-function TimelineCharts({ timeline, attributes, span, choose }: { timeline: Timeline; attributes: Row; span: Span; choose: (time: number) => void }) {
+function TimelineCharts({ timeline, bands, attributes, span, choose }: ChartsProps) {
   if (!timeline.series.length && !timeline.missing.length) {
     return <p className="note">No stream has the key of this alert.</p>;
   }
@@ -503,6 +522,7 @@ function TimelineCharts({ timeline, attributes, span, choose }: { timeline: Time
   const charts = sortSeries(timeline.series, attributes).map((series) => ({
     title: `${series.stream}: ${series.column}`,
     lines: [{ label: "now", series, ts: timeline.ts }],
+    band: bands.find(({ stream, column, reason }) => stream === series.stream && column === series.column && reason === null),
   }));
   return (
     <>
@@ -512,6 +532,13 @@ function TimelineCharts({ timeline, attributes, span, choose }: { timeline: Time
           {stream}: {reason}
         </p>
       ))}
+      {bands
+        .filter(({ reason }) => reason !== null)
+        .map(({ recall, reason }) => (
+          <p key={recall} className="note">
+            No usual range of {recall}: {reason}
+          </p>
+        ))}
     </>
   );
 }

@@ -1,0 +1,129 @@
+"""The bands of an event's norms around it, hour by hour, for charts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+import sql
+from archiver.delta import StreamSchema, StreamTable
+from archiver.read import read_stream_rows
+from archiver.storage import StorageRoot
+from archiver.time_range import TimeRange
+from archiver.times import duration_to_micros, from_micros, micros_column
+from recall.history_ranges import HOUR, Season
+from recall.ledger import Ledger
+from recall.norms import NormSpec, compute_band
+from recall.requests import RecallEvent
+
+_MAX_ROWS = 5_000_000  # of the files that are read; more take seconds
+
+
+@dataclass(frozen=True)
+class NormBand:
+    """What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
+
+    Of the rows that it compares at that time, of which the event's value knows nothing. `reason`: why
+    there is no band; None: there is one.
+    """
+
+    recall: str
+    stream: str
+    column: str
+    season: str
+    starts: Sequence[datetime]
+    ends: Sequence[datetime]
+    q025: Sequence[float]
+    median: Sequence[float]
+    q975: Sequence[float]
+    reason: str | None = None
+
+
+def load_norm_bands(
+    storage: StorageRoot,
+    connection: sql.Connection,
+    schemas: Iterable[StreamSchema],
+    eid: UUID,
+    *,
+    before: timedelta,
+    after: timedelta,
+) -> list[NormBand]:
+    """The bands of the norms of an event that have an answer, which names their season."""
+    schemas_by_name = {schema.name: schema for schema in schemas}
+    around = duration_to_micros(before), duration_to_micros(after)
+    bands = []
+    for row in Ledger(connection).latest_answers(eid).values():
+        stored = row.request.get("norm")
+        if stored is None or not row.answer:
+            continue
+        spec = NormSpec.from_json(stored)
+        (stream,) = row.request["streams"]
+        if spec.by is None or stream not in schemas_by_name:
+            continue  # asked by an earlier version, or of a stream that is gone
+        event = RecallEvent.from_json(eid, row.event)
+        season = row.answer[0]["season"]
+        shown = TimeRange(event.ts - around[0], event.ts + around[1])
+        rows = _read_rows(storage, schemas_by_name[stream], spec, season, event, max(around))
+        bands.append(_make_band(row.recall, stream, spec, season, event, shown, rows))
+    return bands
+
+
+def _read_rows(
+    storage: StorageRoot,
+    schema: StreamSchema,
+    spec: NormSpec,
+    season: Any,
+    event: RecallEvent,
+    around: int,
+) -> pa.Table | str:
+    """The time and value of rows of the event's key, as far as the shown hours need them."""
+    past = TimeRange(event.ts - spec.span, event.ts)
+    ranges: Sequence[TimeRange] = (past,)
+    if season != "none":
+        ranges = Season(season, spec.zone, around + HOUR).find_ranges(past, event.ts)
+    if not StreamTable.exists(storage, schema.name):
+        return "nothing is archived yet"
+    table = StreamTable(storage, schema)
+    files = {file.path: file.rows for part in ranges for file in table.data_files(part)}
+    if sum(files.values()) > _MAX_ROWS:
+        return f"more than {_MAX_ROWS:,} rows to read"
+    key: Mapping[str, Any] = {name: event.attributes.get(name) for name in spec.by or ()}
+    parts = [read_stream_rows(table, key, [spec.of], part, _MAX_ROWS) for part in ranges]
+    tables = [part.select([schema.time, spec.of]) for part in parts if not isinstance(part, str)]
+    if not tables:
+        return "no earlier rows"
+    return pa.concat_tables(tables).rename_columns(["ts", "value"])
+
+
+def _make_band(
+    recall: str,
+    stream: str,
+    spec: NormSpec,
+    season: Any,
+    event: RecallEvent,
+    shown: TimeRange,
+    rows: pa.Table | str,
+) -> NormBand:
+    if isinstance(rows, str):
+        return NormBand(recall, stream, spec.of, season, [], [], [], [], [], rows)
+    values = rows["value"].cast(pa.float64()).to_numpy(zero_copy_only=False)
+    times = micros_column(rows, "ts")
+    pieces = compute_band(
+        spec, season, event.ts, shown, times, values.astype(np.float64), event.alerts
+    )
+    return NormBand(
+        recall,
+        stream,
+        spec.of,
+        season,
+        starts=[from_micros(piece.start) for piece in pieces],
+        ends=[from_micros(piece.end) for piece in pieces],
+        q025=[piece.band.q025 for piece in pieces],
+        median=[piece.band.median for piece in pieces],
+        q975=[piece.band.q975 for piece in pieces],
+        reason=None if pieces else "too few cycles",
+    )
