@@ -1,7 +1,9 @@
 """Norms leave out the spans of earlier alerts: what was known of them at the time of the event."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from moirae.runtime import database
 from recall.replay import SqlReplayer, replay
 from tests.integration.history import no_relations, no_spark, run_until
 from tests.integration.test_hybrid_contexts import ingest, recalls
+from tests.integration.test_rules_over_recalls import follow, open_tasks, processes
 from tests.property.test_backtest_is_live import open_world_archive
 from tests.property.world import START, World, definitions, workspace
 
@@ -141,27 +144,58 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     assert second_answer["says"].startswith("higher than ever; seen once in 6 days, with an alert")
 
 
-def test_backtest_leaves_out_the_alerts_that_it_has_shown(
-    world: World, spark: SparkSession, workspace_settings: Settings
-) -> None:
-    """Of three equal incidents, the later ones are usual only where the first is not left out."""
-    ingest(world, *_make_rows())
-    (sql_rule,) = yaml.safe_load(RULES)["groups"][0]["rules"]
-    archive = open_world_archive(world)
-    hidden = {}
+def _make_conditional_rules() -> str:
+    """The rule, once for each way to leave out alerts, with a condition on the norm's verdict."""
+    ((rule,),) = [group["rules"] for group in yaml.safe_load(RULES)["groups"]]
+    rules = []
     for exclude in ("alerts", "none"):
         norm = {"of": "v", "by": ["host"], "season": "none", "range": "30d", "exclude": exclude}
         keys = {"recall": {"norm": {"normal": norm}}, "where": "norm.verdict <> 'usual'"}
-        text = yaml.safe_dump({"groups": [{"name": "g", "rules": [{**sql_rule, **keys}]}]})
-        (definition,) = definitions(spark, workspace_settings, text)
+        rules.append({**rule, **keys, "alert": exclude})
+    return json.dumps({"groups": [{"name": "g", "rules": rules}]})
+
+
+def _decide_live(world: World) -> None:
+    """Answer the recalls of all alerts so far, and let `where` decide."""
+    with processes(world) as (manager, runner):
+        while open_tasks(world):
+            manager.run_once()
+            manager.wait_for_query()
+            runner.run_once()
+            runner.end_events()
+            follow(world)
+
+
+@pytest.mark.slow
+def test_backtest_decides_by_norms_as_live_detection_has(
+    world: World, spark: SparkSession, workspace_settings: Settings, tmp_path: Path
+) -> None:
+    """Of three equal incidents, the later ones are usual only where the first is not left out."""
+    rules = definitions(spark, workspace_settings, _make_conditional_rules())
+    world = World(spark, world.connection, workspace_settings, rules, tmp_path / "conditional")
+    rows = _make_rows()
+    rows += [(INCIDENTS[2] + 600 * number, "h1", 50.0) for number in range(1, 7)]  # it is over
+    for start, end in pairwise((0, *(incident + 1 for incident in INCIDENTS), 10 * DAY)):
+        ingest(world, *(row for row in rows if start <= row[0] < end))
+        _decide_live(world)
+    live: dict[str, list[bool]] = {"alerts": [], "none": []}
+    for rule, history in world.connection.execute(
+        "SELECT split_part(rule, '/', 2), history FROM alerts ORDER BY starts_at"
+    ).fetchall():
+        live[rule].append(history == "withdrawn")
+    archive = open_world_archive(world)
+    tested: dict[str, list[bool]] = {}
+    for definition in rules:
         rule = ActiveRule.of_workspace(definition, workspace_settings)
-        tested = plan_backtest(rule, archive, lambda newest: 0, None)
-        assert tested is not None
-        test = Backtest(rule, archive, tested)
+        plan = plan_backtest(rule, archive, lambda newest: 0, None)
+        assert plan is not None
+        test = Backtest(rule, archive, plan)
         for _ in test.evaluate():
             pass
-        hidden[exclude] = [alert.is_hidden for alert in test.list_alerts()]
+        exclude = definition.name.split("/")[1]
+        tested[exclude] = [alert.is_hidden for alert in test.list_alerts()]
         assert any("alerts of the range only" in note for note in find_notes(rule)) is (
             exclude == "alerts"
         )
-    assert hidden == {"alerts": [False, False], "none": [False, True]}
+    assert tested == {"alerts": [False, False, False], "none": [False, True, True]}
+    assert live == tested
