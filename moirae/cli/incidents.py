@@ -1,6 +1,7 @@
 """`moirae incidents`: alerts of one failure, what people decide about them, and similar ones."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,21 +55,23 @@ AlertsArgument = Annotated[
 CommentOption = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Why.")]
 
 
-@app.command("list")
-def list_(
+@dataclass(frozen=True)
+class IncidentOptions:
+    """Which incidents to list."""
+
     active: Annotated[
         bool, typer.Option("--active", help="Show only incidents with an alert that fires now.")
-    ] = False,
+    ] = False
     unresolved: Annotated[
         bool,
         typer.Option(
             "--unresolved", help="Show only incidents with an alert that has no resolution."
         ),
-    ] = False,
+    ] = False
     state: Annotated[
         str | None,
         typer.Option("--state", help=f"Show only incidents in this state: {' or '.join(_STATES)}."),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +79,7 @@ def list_(
             metavar="TIME",
             help="Show only incidents that ended at this time or later; or a duration before now.",
         ),
-    ] = None,
+    ] = None
     until: Annotated[
         str | None,
         typer.Option(
@@ -84,7 +87,13 @@ def list_(
             metavar="TIME",
             help="Show only incidents that started before this time; or a duration before now.",
         ),
-    ] = None,
+    ] = None
+
+
+@app.command("list")
+@expand_option_groups
+def list_(
+    selected: IncidentOptions = IncidentOptions(),
     limit: LimitOption = 100,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
@@ -92,15 +101,8 @@ def list_(
     """List incidents of several alerts, and confirmed ones, newest first."""
     from moirae.services.operations.incidents import IncidentQuery, list_incidents
 
-    check_choices("state", [state] if state else [], _STATES)
-    query = make_query(
-        IncidentQuery,
-        active=active,
-        unresolved=unresolved,
-        state=state,
-        since=since,
-        until=until,
-    )
+    check_choices("state", [selected.state] if selected.state else [], _STATES)
+    query = make_query(IncidentQuery, **vars(selected))
     with open_services(workspace) as services:
         rows, omitted = collect_rows(services, list_incidents, query, "incidents", limit)
     if output is OutputFormat.JSON:

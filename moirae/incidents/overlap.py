@@ -137,7 +137,7 @@ class Overlaps:
             forgotten = self._incidents.pop(incident)
             for kind, features in forgotten.features.items():
                 for feature in features:
-                    others = self._sums_by_feature[kind, feature]
-                    others.discard(forgotten)
-                    if not others:
+                    incidents = self._sums_by_feature[kind, feature]
+                    incidents.discard(forgotten)
+                    if not incidents:
                         del self._sums_by_feature[kind, feature]

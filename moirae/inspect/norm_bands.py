@@ -14,7 +14,7 @@ from archiver.delta import StreamSchema, StreamTable
 from archiver.read import read_stream_rows
 from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
-from archiver.times import duration_to_micros, from_micros, micros_column
+from archiver.times import Micros, duration_to_micros, from_micros, micros_column
 from recall.history_ranges import HOUR, Season
 from recall.ledger import Ledger
 from recall.norms import NormSpec, compute_band
@@ -27,8 +27,8 @@ _MAX_ROWS = 5_000_000  # of the files that are read; more take seconds
 class NormBand:
     """What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
 
-    Of the rows that it compares at that time, of which the event's value knows nothing. `reason`: why
-    there is no band; None: there is one.
+    Of the rows before the event that it compares at that time. `reason`: why there is no band; None:
+    there is one.
     """
 
     recall: str
@@ -54,7 +54,7 @@ def load_norm_bands(
 ) -> list[NormBand]:
     """The bands of the norms of an event that have an answer, which names their season."""
     schemas_by_name = {schema.name: schema for schema in schemas}
-    around = duration_to_micros(before), duration_to_micros(after)
+    reach = max(duration_to_micros(before), duration_to_micros(after))
     bands = []
     for row in Ledger(connection).latest_answers(eid).values():
         stored = row.request.get("norm")
@@ -66,8 +66,10 @@ def load_norm_bands(
             continue  # asked by an earlier version, or of a stream that is gone
         event = RecallEvent.from_json(eid, row.event)
         season = row.answer[0]["season"]
-        shown = TimeRange(event.ts - around[0], event.ts + around[1])
-        rows = _read_rows(storage, schemas_by_name[stream], spec, season, event, max(around))
+        shown = TimeRange(
+            event.ts - duration_to_micros(before), event.ts + duration_to_micros(after)
+        )
+        rows = _read_rows(storage, schemas_by_name[stream], spec, season, event, reach)
         bands.append(_make_band(row.recall, stream, spec, season, event, shown, rows))
     return bands
 
@@ -78,13 +80,13 @@ def _read_rows(
     spec: NormSpec,
     season: Any,
     event: RecallEvent,
-    around: int,
+    reach: Micros,
 ) -> pa.Table | str:
     """The time and value of rows of the event's key, as far as the shown hours need them."""
     past = TimeRange(event.ts - spec.span, event.ts)
     ranges: Sequence[TimeRange] = (past,)
     if season != "none":
-        ranges = Season(season, spec.zone, around + HOUR).find_ranges(past, event.ts)
+        ranges = Season(season, spec.zone, reach + HOUR).find_ranges(past, event.ts)
     if not StreamTable.exists(storage, schema.name):
         return "nothing is archived yet"
     table = StreamTable(storage, schema)

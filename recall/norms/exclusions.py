@@ -6,7 +6,7 @@ than half of the season's cycles would remain.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -75,9 +75,9 @@ def _list_spans(alerts: Sequence[AlertSpan], exclude: Exclusion) -> Iterable[Ale
     incidents: dict[tuple[Micros, Micros | None], AlertSpan] = {}
     for alert in alerts:
         if alert.incident is not None:
-            known = incidents.get(alert.incident)
-            no_action = alert.no_action and (known is None or known.no_action)
-            incidents[alert.incident] = AlertSpan(*alert.incident, no_action)
+            span = incidents.setdefault(alert.incident, AlertSpan(*alert.incident, no_action=True))
+            if not alert.no_action:
+                incidents[alert.incident] = replace(span, no_action=False)
     return incidents.values()
 
 
