@@ -2428,7 +2428,7 @@ export interface paths {
         put?: never;
         /**
          * Close Time
-         * @description Say that no row of a stream before an event time will follow.
+         * @description Say that no row of a stream, or of one of its keys, before an event time will follow.
          *
          *     The stream has the key `punctuation` and `source: {http: true}`. The time is written as a
          *     record of its own, after all rows that were answered before; older rows that follow are late.
@@ -4312,8 +4312,8 @@ export interface components {
          * NormBand
          * @description What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
          *
-         *     Of the rows that it compares at that time, of which the event's value knows nothing. `reason`: why
-         *     there is no band; None: there is one.
+         *     Of the rows before the event that it compares at that time. `reason`: why there is no band; None:
+         *     there is one.
          */
         NormBand: {
             /** Recall */
@@ -6418,7 +6418,7 @@ export interface components {
         };
         /**
          * Watermark
-         * @description No row before this event time will follow.
+         * @description No row, or none of a key, before this event time will follow.
          */
         Watermark: {
             /**
@@ -6426,6 +6426,14 @@ export interface components {
              * @description The time, as event times of the stream are written.
              */
             time: string | number;
+            /**
+             * Key
+             * @description Fields of all key columns: for this key alone. Default: for all rows.
+             * @default {}
+             */
+            key: {
+                [key: string]: string | number | boolean | null;
+            };
         };
         /**
          * WithdrawalBody
