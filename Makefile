@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Else each process would compile all modules again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: wheel release tag alertmanager prometheus3 peers broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
+.PHONY: test-cluster wheel release tag alertmanager prometheus3 peers broker help jars kernels setup web demo demo-once test fast-tests test-fast slow fuzz lint bench docs faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -14,6 +14,7 @@ help:
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
 	@echo "make test-fast  unit and property tests that start no other process; under a minute"
+	@echo "make test-cluster  a workspace on a Spark cluster of this machine"
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, import directions, schemas, reference pages"
 	@echo "make web        the dashboard, built from its sources with Node"
@@ -84,6 +85,10 @@ fast-tests: kernels
 # A test that starts a service fails here: see tests/no_services.py.
 test-fast: setup
 	@$(BIN)/python -m pytest --fast --hypothesis-profile fast -n 2 tests/unit tests/property
+
+# A Spark cluster whose workers see no file of the driver; needs unshare (util-linux).
+test-cluster: setup
+	@$(BIN)/python -m pytest -s -m slow tests/e2e/test_cluster.py
 
 slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600

@@ -23,7 +23,7 @@ import sql
 from archiver.priority import lower_priority, set_session_niceness
 from archiver.spark import open_session
 from archiver.threads import start_daemon
-from moirae.config import Settings, load_settings_from_environment
+from moirae.config import Settings, build_spark_settings, load_settings_from_environment
 from moirae.errors import MoiraeError
 from moirae.runtime import connect_database, logs, watch_parent
 from moirae.services import to_json
@@ -217,7 +217,7 @@ def run_child(settings: Settings, parent_pid: int) -> None:
     stop = threading.Event()
     watch_parent(parent_pid, stop, _TERMINATE_TIMEOUT)
     warehouse = Path(settings.home) / "warehouse-backtest"
-    conf = {"spark.python.daemon.module": WORKER_DAEMON, **settings.spark.conf}
+    conf = {"spark.python.daemon.module": WORKER_DAEMON, **build_spark_settings(settings, "recall")}
     with (
         connect_database(settings, "back-tests") as connection,
         closing(SignalListener(connection, BACKTEST_CHANNEL)) as listener,

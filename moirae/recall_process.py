@@ -11,7 +11,7 @@ import sql
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.backtest_process import BacktestSupervisor
-from moirae.config import Settings
+from moirae.config import Settings, build_spark_settings
 from moirae.deployments import RuleRegistry
 from moirae.evaluation.plan import ActiveRule
 from moirae.feedback import CalibrationTask
@@ -130,7 +130,7 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         relations=relations.table,
         spark_master=settings.spark.master,
         warehouse=Path(settings.home) / "warehouse-recall",
-        spark_settings=settings.spark.conf,
+        spark_settings=build_spark_settings(settings, "recall"),
         min_history_queries=settings.recall.history_queries_least,
         max_history_queries=settings.recall.history_queries,
         query_timeout=settings.recall.query_timeout.total_seconds(),

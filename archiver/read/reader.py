@@ -21,6 +21,7 @@ from archiver.delta import (
     TableFiles,
 )
 from archiver.read.present_rows import PresentRows
+from archiver.spark import sees_driver_files
 from archiver.storage import LocalStorage, StorageRoot
 from archiver.time_range import ALL_TIME, TimeRange
 from archiver.times import Micros, from_micros, micros_column
@@ -60,8 +61,8 @@ def _read_files(
 ) -> DataFrame | None:
     """Rows of the files of a snapshot; None without any file.
 
-    Files of object storage are read through the cache of this machine if they are few, else by
-    tasks, which open them themselves.
+    Files of object storage are read through the cache of this machine if they are few, and if tasks
+    see it. Otherwise tasks open them themselves.
     """
     table = snapshot.table
     files = _select_files(snapshot.files, include_late)
@@ -69,7 +70,8 @@ def _read_files(
         return None
     schema = table.schema
     is_local = isinstance(table.storage, LocalStorage)
-    if is_local or sum(file.rows for file in files) < WIDE_SCAN_ROWS:
+    is_few = sum(file.rows for file in files) < WIDE_SCAN_ROWS
+    if is_local or (is_few and sees_driver_files(spark)):
         stored = replace(schema, columns=_stored_columns(schema, snapshot))
         rows = spark.read.schema(stored.ddl([EXTRA_COLUMN, "_late"])).parquet(
             *table.lease_paths(files)

@@ -1,5 +1,6 @@
 """Spark sessions with local jars, UTC, loopback addresses, and settings for small batches."""
 
+import json
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
+from archiver.spark.environment import DRIVER_ENVIRONMENT, describe_environment
 from archiver.spark.jvm_output import select_unexpected
 from archiver.spark.paths import CLASS_ARCHIVE, JARS, OWN_JAR
 from archiver.spark.scratch import scratch_folder
@@ -71,6 +73,9 @@ _SETTINGS = {
 }
 _MAX_SOCKET_FOLDER = 64  # characters: paths of sockets have at most 107, names of Spark's 42
 _LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_SECRET_SETTING = "spark.authenticate.secret"
+_PYTHON_SETTING = "spark.pyspark.python"  # the Python of executors, if it has another path there
+_EXECUTOR_JAVA_OPTIONS = "-Duser.timezone=UTC -Xss16m"
 NUMBER_SOURCE = "org.moirae.numbers.NumberSource"
 """A streaming source whose offsets are published by `org.moirae.numbers.Numbers`."""
 _LOCAL_FILE_SETTINGS = {
@@ -93,6 +98,7 @@ def start_session(
     settings = {
         **_SETTINGS,
         **jar_settings(master),
+        **_executor_settings(master),
         **_socket_settings(scratch_folder()),
         "spark.sql.warehouse.dir": str(warehouse),
         **conf,
@@ -107,6 +113,7 @@ def start_session(
     for name in CONFLICTING_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(launcher_environment(master))
+    os.environ["PYSPARK_PYTHON"] = settings.get(_PYTHON_SETTING, sys.executable)
     # Errors that these log are also raised as exceptions.
     for logger in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
@@ -176,7 +183,9 @@ def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:
     """Launch the JVM of this process, unless it runs, and log what it writes to standard error."""
     if SparkContext._gateway is not None:
         return
-    conf = SparkConf().setAppName(app).setMaster(master).setAll(list(settings.items()))
+    # Other users of this machine see the command line: the session gives the JVM the secret.
+    public = [setting for setting in settings.items() if setting[0] != _SECRET_SETTING]
+    conf = SparkConf().setAppName(app).setMaster(master).setAll(public)
     reader, writer = os.pipe()
     output = os.fdopen(reader, "rb")
     start_daemon(lambda: _log_jvm_output(output), "JVM output")
@@ -215,6 +224,22 @@ def launcher_environment(master: str) -> dict[str, str]:
         # Java encodes file names by the locale, Python perhaps not: in C and POSIX it uses UTF-8.
         variables["LC_ALL"] = "C.UTF-8"
     return variables
+
+
+def sees_driver_files(spark: SparkSession) -> bool:
+    """Whether tasks run on the driver's machine: on others they have none of its files."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def _executor_settings(master: str) -> dict[str, str]:
+    """Settings of executors on other machines, whose environment is not that of the driver."""
+    if master.startswith("local"):
+        return {}
+    return {
+        "spark.executor.extraJavaOptions": _EXECUTOR_JAVA_OPTIONS,
+        "spark.executorEnv.LC_ALL": "C.UTF-8",
+        f"spark.executorEnv.{DRIVER_ENVIRONMENT}": json.dumps(describe_environment()),
+    }
 
 
 def jar_settings(master: str) -> dict[str, str]:

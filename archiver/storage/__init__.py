@@ -11,6 +11,7 @@ from archiver.storage.base import (
 from archiver.storage.file_cache import FileCache
 from archiver.storage.object_folder import ObjectFolder
 from archiver.storage.objects import ListedObject, ObjectGlob, ObjectPath
+from archiver.storage.probe import ProbeResult, list_contested_names, probe_storage
 from archiver.storage.s3 import S3Storage
 
 __all__ = [
@@ -21,9 +22,12 @@ __all__ = [
     "ObjectFolder",
     "ObjectGlob",
     "ObjectPath",
+    "ProbeResult",
     "S3Storage",
     "Storage",
     "StorageRoot",
     "as_storage",
     "fsync_files",
+    "list_contested_names",
+    "probe_storage",
 ]

@@ -2,11 +2,13 @@
 
 import typer
 
+from moirae.cli.doctor import end_with_findings
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    open_workspace,
     print_json,
 )
 
@@ -16,6 +18,23 @@ app = typer.Typer(help="Run a workspace on several machines.", no_args_is_help=T
 @app.callback()
 def _group() -> None:
     """Run a workspace on several machines."""
+
+
+@app.command()
+def check(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Verify what a workspace on several machines needs. Exit code 1 if something is missing.
+
+    A task on each core of the live process's executors tries the bucket with that executor's
+    credentials and compares versions and clocks. It takes cores like a process: stop the workspace
+    first if it has all of them.
+    """
+    from moirae.inspect import check_cluster
+
+    with open_workspace(workspace) as (settings, connection):
+        findings = check_cluster(settings, connection)
+    end_with_findings(findings, output)
 
 
 @app.command()

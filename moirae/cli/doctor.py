@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import sql
     from archiver.delta import StreamSchema
     from moirae.backup import Repository
+    from moirae.inspect import Finding
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 
@@ -107,6 +108,11 @@ def doctor(
         schemas = archived_streams(settings, connection)
     if spark:
         findings += _run_delta_checks(settings, schemas)
+    end_with_findings(findings, output)
+
+
+def end_with_findings(findings: "Sequence[Finding]", output: OutputFormat) -> NoReturn:
+    """Print the results of checks. Exit code 1 if one has found a problem."""
     exit_code = 1 if any(map(attrgetter("problems"), findings)) else 0
     keep_exit_code(exit_code)
     if output is OutputFormat.JSON:

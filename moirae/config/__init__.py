@@ -34,6 +34,7 @@ from moirae.config.settings import (
     read_backup_key,
 )
 from moirae.config.shared_values import digest_shared_values, list_differences
+from moirae.config.spark_settings import build_spark_settings
 from moirae.config.streams import (
     FileSource,
     HttpSource,
@@ -78,6 +79,7 @@ __all__ = [
     "Route",
     "Settings",
     "Stream",
+    "build_spark_settings",
     "TableSource",
     "describe_changed_declarations",
     "digest_declarations",

@@ -35,6 +35,7 @@ from moirae.config.paths import (
     LocalFolder,
     LocalGlob,
     PathOrUrl,
+    Secret,
     SecretText,
     WorkspaceEnvironment,
     is_url,
@@ -71,12 +72,29 @@ _MASTER_PATTERN = re.compile(
 _DSN_PATTERN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
 
 
+class SparkCores(ConfigModel):
+    """Cores of a cluster for each process: each is an application of its own."""
+
+    live: PositiveInt = Field(description="Cores for the live process.")
+    recall: PositiveInt = Field(description="Cores for each recall process, and for back-tests.")
+
+
 class Spark(ConfigModel):
     """Spark settings."""
 
     master: Text = Field(
         default="local[2]",
         description="Spark master: local[N] on one machine, or the URL of a cluster.",
+    )
+    cores: SparkCores | None = Field(
+        default=None,
+        description="Cores of a cluster; null: what spark.conf says. Not for local masters.",
+        validate_default=True,
+    )
+    secret: Secret | None = Field(
+        default=None,
+        description="Secret that processes, executors and a standalone master share; ${VAR} is "
+        "replaced. A standalone master requires it.",
     )
     conf: Mapping[Text, TextNumberOrFlag] = Field(
         default_factory=dict,
@@ -95,6 +113,18 @@ class Spark(ConfigModel):
             raise ValueError(
                 f"{value[:80]!r} is no Spark master, such as local[2], yarn or spark://host:7077"
             )
+        return value
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether executors run on other machines."""
+        return not self.master.startswith("local")
+
+    @field_validator("cores")
+    @classmethod
+    def _validate_cores(cls, value: SparkCores | None, info: ValidationInfo) -> SparkCores | None:
+        if value is not None and str(info.data.get("master", "spark")).startswith("local"):
+            raise ValueError("the cores of a local master are in its name, such as local[2]")
         return value
 
 

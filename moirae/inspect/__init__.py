@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from moirae.inspect.archived_rows import check_archived_rows
     from moirae.inspect.backups import summarize_backups
     from moirae.inspect.changed_declarations import find_changed_declarations
+    from moirae.inspect.cluster import check_cluster
     from moirae.inspect.column_rewrites import describe_rewrites
     from moirae.inspect.delta_checks import run_delta_checks
     from moirae.inspect.doctor import run_checks
@@ -74,6 +75,7 @@ __all__ = [
     "assess_health",
     "assess_live_condition",
     "check_archived_rows",
+    "check_cluster",
     "check_tables",
     "collect_state",
     "collect_status",
@@ -115,6 +117,7 @@ _MODULES = {
     "archived_rows": ("check_archived_rows",),
     "backups": ("summarize_backups",),
     "changed_declarations": ("find_changed_declarations",),
+    "cluster": ("check_cluster",),
     "column_rewrites": ("describe_rewrites",),
     "rewritten_files": ("describe_rewritten_files",),
     "delta_checks": ("run_delta_checks",),

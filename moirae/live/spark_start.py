@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
 from archiver.spark import start_session
-from moirae.config import Settings
+from moirae.config import Settings, build_spark_settings
 from moirae.errors import MoiraeError, Unreachable, first_line
 from recall.statements import WORKER_DAEMON
 
@@ -17,7 +17,8 @@ _STOPPED = "Cannot call methods on a stopped SparkContext"
 
 
 def start_spark(settings: Settings) -> SparkSession:
-    """Start the session. Raises `Unreachable` if it does not start, `MoiraeError` without its jars.
+    """Start the session. Raises `Unreachable` if it does not start, `MoiraeError` without its jars,
+    or if the connections of a cluster are not protected.
 
     A start may be repeated: a cluster may be back, or memory free, by then.
     """
@@ -26,7 +27,7 @@ def start_spark(settings: Settings) -> SparkSession:
     if any(stream.redact for stream in settings.streams.values()):
         # Records on their way to tasks are otherwise in temporary files, as they were read.
         conf["spark.io.encryption.enabled"] = "true"
-    conf.update(settings.spark.conf)
+    conf.update(build_spark_settings(settings, "live"))
     try:
         return start_session("moirae live", master, Path(settings.home) / "warehouse", conf)
     except NotInstalled as error:

@@ -2,6 +2,10 @@
 -- The identity of the workspace.
 SELECT id, generation, restored_from, backed_up_at, restored_at FROM workspace
 
+-- get_clock --
+-- The clock of the database, in Unix seconds.
+SELECT extract(epoch FROM clock_timestamp())::double precision AS clock
+
 -- get_shared_values --
 -- The values with which the processes of all machines start, as hashes by key; NULL: none started yet.
 SELECT shared_values FROM workspace

@@ -38,6 +38,11 @@ class WorkspaceGateway(Gateway):
         assert row is not None
         return row
 
+    def get_clock(self) -> float:
+        """The clock of the database, in Unix seconds."""
+        seconds: float = self._value("get_clock")
+        return seconds
+
     def get_shared_values(self) -> Mapping[str, str] | None:
         """The values with which all machines start, as hashes by key; None: none started yet."""
         values: Mapping[str, str] | None = self._value("get_shared_values")

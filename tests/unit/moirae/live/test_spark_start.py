@@ -30,7 +30,9 @@ def _start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception) 
         raise failure
 
     monkeypatch.setattr(spark_start, "start_session", fail)
-    spark_start.start_spark(load(tmp_path, f"{STREAM}spark: {{master: 'spark://host:1'}}\n"))
+    spark_start.start_spark(
+        load(tmp_path, f"{STREAM}spark: {{master: 'spark://host:1', secret: s}}\n")
+    )
 
 
 @pytest.mark.parametrize(
