@@ -49,7 +49,7 @@ LOCAL_COMMANDS = """
     moirae rules import-sigma, moirae rules test, moirae rules backtest,
     moirae rules tune, moirae rules why,
     moirae setup, moirae upgrade, moirae import prometheus, moirae archive compact, moirae archive erase,
-    moirae cluster accept
+    moirae cluster accept, moirae cluster check
 """
 # Nothing listens there.
 _RECEIVERS = 'receivers: {ops: {webhook: "http://127.0.0.1:9/"}}\n'
