@@ -737,6 +737,24 @@ CREATE TABLE rule_candidates (
     PRIMARY KEY (rule, since)
 );
 
+-- What streams, rules, contexts, recalls and revision streams have processed, in half a minute each; kept
+-- for some minutes. `name`: of a stream or rule, else `RULE/NAME`.
+CREATE TABLE flows (
+    kind    text NOT NULL CHECK (kind IN ('stream', 'rule', 'context', 'recall', 'revisions')),
+    name    text NOT NULL,
+    since   timestamptz NOT NULL,
+    -- Of a stream: rows archived; of a rule: settled events; of a context: its rows; of a recall: rows
+    -- of history read; of a revision stream: revisions.
+    rows    bigint NOT NULL DEFAULT 0,
+    -- Of a recall: rows that were new to its answers.
+    results bigint NOT NULL DEFAULT 0,
+    -- Of rules, contexts and recalls: the time that they took.
+    seconds double precision NOT NULL DEFAULT 0,
+    -- Memory at the end: of a stream, its recent rows; of a rule, its panes.
+    bytes   bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (kind, name, since)
+);
+
 -- Rows over which a version of a rule has no verdict: it exceeded its limit for them.
 CREATE TABLE lost_verdicts (
     rule     text NOT NULL,

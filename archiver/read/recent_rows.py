@@ -42,7 +42,7 @@ class RecentRows:
         ts = micros_column(rows, self._time)
         queried = rows.select(self._columns).combine_chunks()
         self._batches.append(RowBatch(queried, int(ts.min()), int(ts.max())))
-        while len(self._batches) > 1 and self._bytes() > self._budget:
+        while len(self._batches) > 1 and self.size_bytes > self._budget:
             self._drop(0)
 
     def skip(self, newest: int) -> None:
@@ -53,7 +53,9 @@ class RecentRows:
         self.complete_from = end
         self.drop_before(end)
 
-    def _bytes(self) -> int:
+    @property
+    def size_bytes(self) -> int:
+        """Arrow memory of the rows."""
         return sum(batch.bytes for batch in self._batches)
 
     def drop_before(self, event_time: Micros) -> None:

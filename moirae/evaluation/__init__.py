@@ -10,6 +10,7 @@ from moirae.evaluation.contexts import (
     EventContexts,
     RecallAnswers,
 )
+from moirae.evaluation.costs import RuleCost
 from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.evaluator import EvaluationResult, RuleEngines, RuleEvaluator
@@ -50,6 +51,7 @@ __all__ = [
     "RecallAnswers",
     "RevisionRows",
     "RowSource",
+    "RuleCost",
     "RuleEngine",
     "RuleEngines",
     "RuleEvaluator",

@@ -1,6 +1,6 @@
 """What the evaluation of rules costs: time, and rows of the index. No I/O."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from moirae.evaluation.plan import ActiveRule, RuleVersion
@@ -21,6 +21,42 @@ class RuleCost(NamedTuple):
     seconds: float
     candidates: int
     matches: int
+
+
+class SharedTime(NamedTuple):
+    """Seconds that queries took together.
+
+    `queries`: for each, the rules that share it, and how many rows it was over.
+    """
+
+    seconds: float
+    queries: Sequence[tuple[Sequence[ActiveRule], int]]
+
+
+def divide_time(
+    shared: Iterable[SharedTime], counts: Mapping[RuleVersion, RuleCounts]
+) -> dict[ActiveRule, float]:
+    """The seconds of each rule, divided by candidate rows; evenly if there are none.
+
+    Candidates of a rule are the rows that the index left to the query; without the index, all rows.
+    """
+    seconds: dict[ActiveRule, float] = {}
+    for spent, queries in shared:
+        weights: dict[ActiveRule, int] = {}
+        for rules, row_count in queries:
+            if any(rule.rule_version in counts for rule in rules):
+                for rule in rules:
+                    rule_counts = counts.get(rule.rule_version)
+                    weights[rule] = 0 if rule_counts is None else rule_counts.matches
+            else:
+                weights |= dict.fromkeys(rules, row_count)
+        total = sum(weights.values())
+        if not total:
+            weights = dict.fromkeys(weights, 1)
+            total = len(weights)
+        for rule, weight in weights.items():
+            seconds[rule] = seconds.get(rule, 0.0) + spent * weight / total
+    return seconds
 
 
 class RuleCosts:

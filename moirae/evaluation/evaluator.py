@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from moirae.alerts import EventRow
-from moirae.evaluation.costs import RuleCosts, RuleCounts
+from moirae.evaluation.costs import RuleCosts, RuleCounts, divide_time
 from moirae.evaluation.duckdb_rules import DuckDBRules
 from moirae.evaluation.engine import EvaluationRequest, RowSource, RuleEngine
 from moirae.evaluation.executor_rules import ExecutorRules
@@ -120,6 +120,10 @@ class RuleEvaluator:
         if self._executor_rules is not None:
             self._executor_rules.set_relation(name, versions)
 
+    def get_memory(self) -> Mapping[str, int]:
+        """The bytes that are held for rules, by name; without the recent rows of streams."""
+        return {} if self._panes is None else self._panes.get_memory()
+
     def start_slice(self, rule_slice: RuleSlice) -> None:
         """Start the job that evaluates a slice on executors; `evaluate_slice` waits for its end.
 
@@ -213,7 +217,9 @@ class RuleEvaluator:
         if evaluation.lost_rows:
             self._guard.isolate({row.rule.name for row in evaluation.lost_rows})
             self._guard.quarantined |= self.losses.record(evaluation.lost_rows)
-        seconds = dict(evaluation.seconds)
+        seconds = divide_time(evaluation.shared, counts)
+        for rule, spent in evaluation.seconds.items():
+            seconds[rule] = seconds.get(rule, 0.0) + spent
         if self._executor_rules is not None:
             head_start = self._executor_rules.take_head_start() / max(1, len(rules))
             if head_start:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from archiver.errors import TaskLost
 from moirae.alerts import EventRow
+from moirae.evaluation.costs import SharedTime
 from moirae.evaluation.engine import (
     Charged,
     Declined,
@@ -44,14 +45,15 @@ class Failure(NamedTuple):
 class GroupResults:
     """The event rows of all rules, the failures of those that failed, the rows that rules lost.
 
-    `seconds`: the time that rules took. What an engine did for several rules is shared evenly, unless
-    it tells the times of rules apart.
+    `seconds`: the time that rules took, where an engine tells the times of rules apart; `shared`:
+    what it did for several rules.
     """
 
     event_rows: dict[ActiveRule, list[EventRow]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     lost_rows: list[LostRow] = field(default_factory=list)
     seconds: dict[ActiveRule, float] = field(default_factory=dict)
+    shared: list[SharedTime] = field(default_factory=list)
 
 
 class GroupsWithRows(NamedTuple):
@@ -81,7 +83,7 @@ def evaluate_groups(
             if declined:
                 remaining.setdefault(part_request, []).extend(declined)
             selected_part = GroupsWithRows(selected, part_request)
-            for outcome in _isolate(engine, selected_part, results.seconds):
+            for outcome in _isolate(engine, selected_part, results):
                 if isinstance(outcome, Declined):
                     remaining.setdefault(outcome.request, []).extend(outcome.groups)
                 else:
@@ -104,12 +106,10 @@ def select_groups(
     return selected, [group for group in groups if group not in taken]
 
 
-def _isolate(
-    engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
-) -> Iterator[Outcome]:
+def _isolate(engine: RuleEngine, part: GroupsWithRows, results: GroupResults) -> Iterator[Outcome]:
     """The outcomes of selected groups, in which each failure is that of a single rule.
 
-    `seconds`: gets the time of each rule.
+    `results`: gets the time of rules.
     """
     pending = [part] if part.groups else []
     divisions: Counter[ActiveRule] = Counter()
@@ -119,7 +119,7 @@ def _isolate(
         if failed and failed.issuperset(part.rules):
             continue
         divided: list[GroupsWithRows] = []
-        for outcome in _run_timed(engine, part, seconds):
+        for outcome in _run_timed(engine, part, results):
             if not isinstance(outcome, Charged):
                 yield outcome
                 continue
@@ -140,26 +140,32 @@ def _isolate(
 
 
 def _run_timed(
-    engine: RuleEngine, part: GroupsWithRows, seconds: dict[ActiveRule, float]
+    engine: RuleEngine, part: GroupsWithRows, results: GroupResults
 ) -> Iterator[Outcome]:
-    """The outcomes of an engine. `seconds`: gets the time of each rule."""
+    """The outcomes of an engine. `results`: gets the time of rules."""
     started_at = time.perf_counter()
     for outcome in engine.run(*part):
-        _add_seconds(seconds, outcome, time.perf_counter() - started_at)
+        _add_time(results, outcome, part.request, time.perf_counter() - started_at)
         yield outcome
         started_at = time.perf_counter()
 
 
-def _add_seconds(seconds: dict[ActiveRule, float], outcome: Outcome, elapsed: float) -> None:
+def _add_time(
+    results: GroupResults, outcome: Outcome, request: EvaluationRequest, elapsed: float
+) -> None:
     """Charge the time until an outcome to its rules."""
     if isinstance(outcome, Lost | Declined):
         return
     spent = outcome.seconds if isinstance(outcome, Events) else None
     if spent is None:
-        rules = [rule for group in outcome.groups for rule in group.rules]
-        spent = dict.fromkeys(rules, elapsed / max(1, len(rules)))
+        queries = []
+        for group in outcome.groups:
+            row_count = sum(request.sources[stream].count for stream in group.streams)
+            queries.append((group.rules, row_count))
+        results.shared.append(SharedTime(elapsed, queries))
+        return
     for rule, rule_seconds in spent.items():
-        seconds[rule] = seconds.get(rule, 0.0) + rule_seconds
+        results.seconds[rule] = results.seconds.get(rule, 0.0) + rule_seconds
 
 
 def _divide_charged(

@@ -173,6 +173,15 @@ class PaneCache(RuleEngine):
             else:
                 yield Events([group], event_rows)
 
+    def get_memory(self) -> Mapping[str, int]:
+        """The bytes of panes by rule; those that several rules read are shared evenly."""
+        memory: dict[str, int] = {}
+        for panes in self._cached.values():
+            for version in panes.readers:
+                share = panes.size_bytes // len(panes.readers)
+                memory[version.rule] = memory.get(version.rule, 0) + share
+        return memory
+
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop the panes that only inactive rules read."""
         active_versions = {rule.rule_version for rule in active_rules}

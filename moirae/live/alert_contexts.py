@@ -5,8 +5,10 @@ passed it. Pending work is read from the database (events without a context, con
 settled), so that nothing depends on the memory of this process.
 """
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +16,7 @@ import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation import ContextEvaluator, EventContexts, RecallAnswers
 from moirae.evaluation.plan import ActiveRule
+from moirae.live.flow_counts import FlowCounts
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
 from sql.events import ContextGateway, RecallEventRow, UnsettledContextRow
@@ -31,7 +34,11 @@ _EventKey = tuple[str, UUID]  # rule name, event ID
 class AlertContexts:
     """Computes and stores contexts, on the connection of the live process."""
 
-    def __init__(self, context_queries: ContextEvaluator, connection: sql.Connection) -> None:
+    def __init__(
+        self, context_queries: ContextEvaluator, connection: sql.Connection, flows: FlowCounts
+    ) -> None:
+        """`flows`: gets what was computed."""
+        self._flows = flows
         self._context_queries = context_queries
         self._connection = connection
         self._gateway = ContextGateway(connection)
@@ -76,7 +83,7 @@ class AlertContexts:
                     settled_ids.add(row.eid)
         if not missing:
             return False
-        contexts = self._context_queries.compute(missing)
+        contexts = self._compute(missing)
         for rule, events in missing:
             for event in events:
                 key = rule.name, event.eid
@@ -87,6 +94,15 @@ class AlertContexts:
             lambda: self._store_computed(active_rules, missing, contexts, settled_ids)
         )
         return has_more
+
+    def _compute(
+        self, events_by_rule: Sequence[_RuleEvents], answers: RecallAnswers = MappingProxyType({})
+    ) -> dict[_EventKey, EventContexts]:
+        started_at = time.perf_counter()
+        contexts = self._context_queries.compute(events_by_rule, answers)
+        computed = ((rule, event_contexts) for (rule, _), event_contexts in contexts.items())
+        self._flows.add_contexts(computed, time.perf_counter() - started_at)
+        return contexts
 
     def _store_computed(
         self,
@@ -128,7 +144,7 @@ class AlertContexts:
                 stored_contexts[rule.name, row.eid] = row
         contexts: dict[_EventKey, EventContexts] = {}
         if candidates:
-            contexts = self._context_queries.compute(candidates, self._load_answers(candidates))
+            contexts = self._compute(candidates, self._load_answers(candidates))
         settled_events: list[_RuleEvents] = []
         changed: list[ChangedContextRow] = []
         for rule, events in candidates:

@@ -33,10 +33,12 @@ from moirae.live.alert_contexts import AlertContexts
 from moirae.live.closed_keys import ClosedWindows
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
+from moirae.live.flow_counts import FlowCounts
 from moirae.live.silent_alerts import SilentAlerts
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
 from sql.alerts import AlertGateway
+from sql.reports import FlowGateway
 from sql.rules import RuleCandidateGateway
 from sql.stages import RowRevisionGateway
 
@@ -57,8 +59,10 @@ class Detector:
         evaluators: Evaluators,
         contexts: AlertContexts,
         silent_alerts: SilentAlerts,
+        flows: FlowCounts,
     ) -> None:
-        """`contexts`: tell which rows future contexts need."""
+        """`contexts`: tell which rows future contexts need. `flows`: gets settled events."""
+        self._flows = flows
         self._rows = evaluators.rows
         self._guard = evaluators.guard
         self._evaluator = evaluators.rules
@@ -100,9 +104,14 @@ class Detector:
         """
         self.detect_unsettled(self._active_rules.reload(now))
 
-    def store_candidates(self) -> None:
-        """Store what each rule has cost since the last call: rows of the index, and time."""
+    def store_flows(self) -> None:
+        """Store what streams, rules and contexts have processed since the last call, and the costs."""
         costs = self._evaluator.costs.take()
+        stream_bytes = {name: rows.size_bytes for name, rows in self._archive.recent_rows.items()}
+        flows = self._flows.take(costs, stream_bytes, self._evaluator.get_memory())
+        gateway = FlowGateway(self._connection)
+        gateway.add(flows)
+        gateway.delete_old()
         if costs:
             rows = [{"rule": rule, **cost._asdict()} for rule, cost in costs.items()]
             RuleCandidateGateway(self._connection).add(rows)
@@ -528,6 +537,7 @@ class Detector:
         # A rule may have been quarantined for its detected events.
         failed = result.failed | self._guard.quarantined
         versions: dict[str, str] = {}
+        event_counts: dict[str, int] = {}
         with self._connection.transaction():
             open_since = self._alerts.list_unsettled_rules(from_micros(horizon))
             for rule in rule_slice.rules:
@@ -540,6 +550,7 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
+                event_counts[name] = len(events)
                 decide_ends = partial(self.silent_alerts.decide, rule, horizon, input_end)
                 dropped = self._store.settle(
                     _alerting_rule(rule), events, horizon, silent_until, decide_ends
@@ -551,6 +562,7 @@ class Detector:
                 versions[name] = rule.version
             if versions:
                 self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
+        self._flows.add_events(event_counts)
         settled_names = set(map(attrgetter("name"), rule_slice.rules)) - failed
         self._active_rules.mark_settled(settled_names, horizon, stored=versions.keys())
 

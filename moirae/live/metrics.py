@@ -86,7 +86,7 @@ class _RuleSeconds(Collector):
     def collect(self) -> Iterator[Metric]:
         by_rule = CounterMetricFamily(
             "moirae_rule_evaluation_seconds",
-            "Time spent evaluating a rule; what cannot be told apart is shared evenly. "
+            "Time spent evaluating a rule; what rules share is divided by candidate rows. "
             f"The {_MAX_RULE_SERIES} rules with most of it.",
             labels=["rule"],
         )

@@ -12,7 +12,7 @@ from moirae.live.sources import IdleSources
 _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
 _REVISIONS_INTERVAL = 0.5  # seconds between checks for revisions that rules read
-_CANDIDATES_INTERVAL = 10.0  # seconds between writes of the candidates of rules
+_FLOWS_INTERVAL = 10.0  # seconds between writes of what was processed, and of what rules cost
 _EACH_ROUND = 0.0  # seconds
 
 
@@ -44,7 +44,7 @@ def make_rule_tasks(
 
     periodics = [
         Periodic("reload rules", _RELOAD_INTERVAL, reload_rules),
-        Periodic("store candidates", _CANDIDATES_INTERVAL, detector.store_candidates),
+        Periodic("store flows", _FLOWS_INTERVAL, detector.store_flows),
     ]
     if not drain:
         periodics += [

@@ -31,7 +31,12 @@ from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import HistoryRecall, NormalRecall, SimilarRecall
 from moirae.rules.rule_set import EventStream, RevisionStream, Rule, RuleSet, has_same_alerts
 from moirae.rules.rule_text import extract_rule, render_rule
-from moirae.rules.tables_read import find_tables_read, may_read
+from moirae.rules.tables_read import (
+    TableReads,
+    find_tables_read,
+    list_table_reads,
+    may_read,
+)
 from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys
 
@@ -52,6 +57,7 @@ __all__ = [
     "RuleFile",
     "RuleSet",
     "SimilarRecall",
+    "TableReads",
     "HistoryRecall",
     "NormalRecall",
     "has_same_alerts",
@@ -73,6 +79,7 @@ __all__ = [
     "find_unused_keys",
     "list_event_names",
     "list_event_queries",
+    "list_table_reads",
     "make_external_definition",
     "may_read",
     "parse_rules",

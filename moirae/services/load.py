@@ -17,6 +17,7 @@ _MODULES = (
     "fixes",
     "incidents",
     "lost_records",
+    "network",
     "notifications",
     "overview",
     "queries",

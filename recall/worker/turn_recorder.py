@@ -13,9 +13,11 @@ import structlog
 
 import sql
 from recall.ledger import Ledger, Task, TaskSpec, TurnResult, retry_on_deadlock
+from recall.scheduling import TurnStatistics
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTasks, TurnTask
 from recall.worker.metrics import RecallMetrics
 from recall.worker.query_slots import summarise_error
+from sql.reports import FlowGateway, FlowRow
 
 _LOG = structlog.get_logger()
 
@@ -39,6 +41,7 @@ class TurnRecorder:
         self._ledger = ledger
         self._active_tasks = active_tasks
         self._metrics = metrics
+        self._flows = FlowGateway(connection)
         self._on_answers = on_answers
 
     def pin_pieces(self, task: Task) -> Task:
@@ -66,6 +69,7 @@ class TurnRecorder:
         self, turns: Sequence[TurnTask], results: Sequence[TurnResult]
     ) -> list[Task]:
         ended = []
+        flows: list[FlowRow] = []
         with self._connection.transaction():
             if len(turns) > 1:
                 self._ledger.lock_tasks([turn.spec.id for turn in turns])
@@ -73,9 +77,13 @@ class TurnRecorder:
             pairs = sorted(zip(turns, results, strict=True), key=_stream_order)
             for turn, result in pairs:
                 self._active_tasks.set_busy(turn.spec, False)
+                is_active = self._active_tasks.find(turn.spec) is not None
                 task = self._record_result(turn.spec, result)
                 if task is not None:
                     ended.append(task)
+                if is_active and "/" in turn.spec.rule:  # ad-hoc queries have no rule
+                    flows.append(_count_flow(turn.spec, result.statistics))
+            self._flows.add(flows)
         return ended
 
     def _record_result(self, spec: TaskSpec, result: TurnResult) -> Task | None:
@@ -202,6 +210,12 @@ class TurnRecorder:
 def _log_failed_query(action: str, task_ids: Collection[UUID], description: str) -> None:
     ids = list(map(str, task_ids))
     _LOG.error("query failed", action=action, query=description, recalls=ids)
+
+
+def _count_flow(spec: TaskSpec, turn: TurnStatistics) -> FlowRow:
+    """What a turn adds to the figures of its recall."""
+    name = f"{spec.rule}/{spec.recall}"
+    return FlowRow("recall", name, turn.rows, turn.results, turn.seconds)
 
 
 def _stream_order(pair: tuple[TurnTask, TurnResult]) -> tuple[str, str]:

@@ -104,6 +104,7 @@ EXEMPT_TABLES: dict[str, str] = {
     "erasures": "keyed hashes",
     "external_rules": "names of declared alerts",
     "file_checks": "names of files of the archive",
+    "flows": "declared names",
     "incidents": "states",
     "growing_files": "hashes, and names of source files, which the command names",
     "held_relations": "fingerprints",

@@ -10,7 +10,11 @@ appended AS (
     SELECT stream.id, stream.last_seq - %(count)s + change.number, (change.item->>0)::uuid, change.item->>1,
         (change.item->>2)::timestamptz, change.item->>3, change.item->>4, nullif(change.item->5, 'null'),
         nullif(change.item->6, 'null')
-    FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number))
+    FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number)),
+counted AS (
+    INSERT INTO flows (kind, name, since, rows)
+    SELECT 'revisions', %(rule)s || '/' || %(name)s, date_bin('30 seconds', clock_timestamp(), 'epoch'), %(count)s
+    ON CONFLICT (kind, name, since) DO UPDATE SET rows = flows.rows + excluded.rows)
 SELECT id, last_seq - %(count)s AS before, last_seq AS last FROM stream
 
 -- list_current --

@@ -12,6 +12,7 @@ from sql.reports.changes import (
 )
 from sql.reports.dashboard import DashboardGateway
 from sql.reports.demo import DemoGateway
+from sql.reports.flows import FlowGateway, FlowKind, FlowRow, OpenRecallRow
 from sql.reports.lookup import LookupGateway
 from sql.reports.norms import LastKeyAnswerRow, NormGateway
 from sql.reports.overview import (
@@ -32,10 +33,14 @@ __all__ = [
     "DemoGateway",
     "EventEndRow",
     "EventJudgementRow",
+    "FlowGateway",
+    "FlowKind",
+    "FlowRow",
     "LastKeyAnswerRow",
     "LookupGateway",
     "NormGateway",
     "OccurrenceRow",
+    "OpenRecallRow",
     "OverviewGateway",
     "RevisionRow",
     "RuleWeekRow",

@@ -42,6 +42,7 @@ PATH_VALUES = {
     "silence": "none",
     "backtest": "00000000-0000-0000-0000-000000000001",
     "receiver": "none",
+    "node": "rule:g/r",
     "incident": "00000000-0000-0000-0000-000000000001",
 }
 BODIES: dict[str, Any] = {

@@ -18,6 +18,7 @@ from archiver.ingest import ArchiveWriter, SourceUnit, read_lines
 from moirae.config import EXTERNAL_ALERTS
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
+from moirae.live.flow_counts import FlowCounts
 from moirae.live.ingest import Ingest
 from moirae.live.set_aside import SetAside
 from moirae.live.sources import IdleTracker, InputArchiving, LandedBatches, LandingFolders
@@ -66,6 +67,7 @@ class FailingIngest:
             unit_failures=failures,
             idle_tracker=IdleTracker({}),
             record_batch=lambda _: None,
+            flows=FlowCounts(),
         )
         folders = LandingFolders(Landings.of(settings), settings.streams)
         archiving = InputArchiving(

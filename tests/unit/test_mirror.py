@@ -311,6 +311,8 @@ MODULES_BY_TEST = {
     "unit/moirae/evaluation/test_evaluator.py": "moirae.evaluation.spark_rules",
     "integration/sql/test_lost_verdict_gateway.py": "sql.rules.lost_verdicts",
     "integration/sql/test_rule_candidate_gateway.py": "sql.rules.rule_candidates",
+    "integration/sql/test_flow_gateway.py": "sql.reports.flows",
+    "browser/test_network.py": "moirae.services.operations.network",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
     "unit/recall/learning/test_build.py": """

@@ -32,6 +32,7 @@ _PAGE_PATHS = (
     "/report",
     "/rules",
     "/rules/{rule:path}",
+    "/network",
     "/silences",
     "/system",
     "/try",

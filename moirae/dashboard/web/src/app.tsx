@@ -31,6 +31,7 @@ import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
 import { IncidentPage } from "./pages/incident";
 import { IncidentsPage } from "./pages/incidents";
+import { NetworkPage } from "./pages/network";
 import { NowPage } from "./pages/now";
 import { QueryPage } from "./pages/query";
 import { ReceiversPage } from "./pages/receivers";
@@ -99,6 +100,7 @@ export function App() {
           <Route path="/incidents/:incident" element={<IncidentPage />} />
           <Route path="/history" element={<HistoryPage />} />
           <Route path="/rules/*" element={<RulesPage />} />
+          <Route path="/network" element={<NetworkPage />} />
           <Route path="/try/*" element={<TryPage />} />
           <Route path="/report" element={<ReportPage />} />
           <Route path="/query" element={<QueryPage />} />

@@ -548,6 +548,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/network": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what reads what, from streams to recalls, with rows, cost, memory and lag.
+         * @description Show what reads what, from streams to recalls, with rows, cost, memory and lag.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["network_show_network"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/notifications": {
         parameters: {
             query?: never;
@@ -2077,6 +2099,30 @@ export interface paths {
          *     Role: `operator`. Recorded in the audit log; repeatable under an `Idempotency-Key`.
          */
         post: operations["incidents_split_incident"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/network/rows/{node}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the last rows of a node, `stream:NAME` or `rule:GROUP/ALERT`, for example.
+         * @description Show the last rows of a node, `stream:NAME` or `rule:GROUP/ALERT`, for example.
+         *
+         *     Columns that are redacted in the archive are so here. Rows of derived streams are not stored.
+         *
+         *     Role: `viewer`.
+         */
+        get: operations["network_list_network_rows"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4309,6 +4355,81 @@ export interface components {
             reason: string;
         };
         /**
+         * NetworkGraph
+         * @description The graph. `measured_seconds`: over which rows, results and costs are means, until now.
+         */
+        NetworkGraph: {
+            /** Measured Seconds */
+            measured_seconds: number;
+            /** Groups */
+            groups: string[];
+            /** Expanded */
+            expanded: string[];
+            /** Nodes */
+            nodes: components["schemas"]["NetworkNode"][];
+            /** Links */
+            links: components["schemas"]["NetworkLink"][];
+        };
+        /**
+         * NetworkLink
+         * @description One node reads another. None: it is not counted there.
+         *
+         *     `rows_per_second`: of the source. `selectivity`: rows of the target for each. `cost`: cores that
+         *     the target spends on it. `memory_bytes`: held for it. `lag_seconds`: of a rule behind a stream, or of
+         *     the oldest recall that has not ended.
+         */
+        NetworkLink: {
+            /** Source */
+            source: string;
+            /** Target */
+            target: string;
+            /** Rows Per Second */
+            rows_per_second: number | null;
+            /** Selectivity */
+            selectivity: number | null;
+            /** Cost */
+            cost: number | null;
+            /** Memory Bytes */
+            memory_bytes: number | null;
+            /** Lag Seconds */
+            lag_seconds: number | null;
+        };
+        /**
+         * NetworkNode
+         * @description A stream, relation, derived stream, rule, context, recall, stage, or a group of them.
+         *
+         *     `group`: of a rule; "": none. `parts`: number of nodes of each kind in a group that is one node.
+         */
+        NetworkNode: {
+            /** Id */
+            id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "stream" | "relation" | "derived" | "alerts" | "rule" | "context" | "recall" | "stage" | "group";
+            /** Name */
+            name: string;
+            /** Group */
+            group: string;
+            /** Parts */
+            parts: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * NetworkRows
+         * @description The last rows that a node has handed on, newest first.
+         */
+        NetworkRows: {
+            /** Node */
+            node: string;
+            /** Rows */
+            rows: {
+                [key: string]: unknown;
+            }[];
+        };
+        /**
          * NormBand
          * @description What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
          *
@@ -6461,6 +6582,8 @@ export interface components {
             alerts: {
                 [key: string]: number;
             };
+            /** Alerts Keep Seconds */
+            alerts_keep_seconds: number | null;
             /** Recalls */
             recalls: {
                 [key: string]: number;
@@ -7517,6 +7640,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LostRecordsPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    network_show_network: {
+        parameters: {
+            query?: {
+                /** @description Groups whose rules are nodes of their own; absent: all of them if they are few. */
+                expand?: string[] | null;
+                /** @description Show every group as one node. */
+                collapse?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkGraph"];
                 };
             };
             /** @description A problem */
@@ -10015,6 +10172,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["IncidentDetails"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    network_list_network_rows: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of rows. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkRows"];
                 };
             };
             /** @description A problem */

@@ -130,5 +130,6 @@ def test_time_is_charged_to_the_rules_of_an_outcome() -> None:
     request = make_request(make_rows(1.0))
     results = evaluate_groups([GROUP], request, [Timed()])
     assert results.seconds == {GROUP.rules[1]: 3.0}
-    (seconds,) = set(evaluate_groups([GROUP], request, [Engine()]).seconds.values())
-    assert 0 <= seconds < 1.0
+    (shared,) = evaluate_groups([GROUP], request, [Engine()]).shared
+    assert 0 <= shared.seconds < 1.0
+    assert shared.queries == [(GROUP.rules, 1)]

@@ -34,7 +34,7 @@ function RuleList() {
     <PageSection>
       <Title headingLevel="h1">Rules</Title>
       <p className="line">
-        <Link to="/try">Try a new rule</Link> <Link to="/report">Worth of rules</Link>
+        <Link to="/try">Try a new rule</Link> <Link to="/report">Worth of rules</Link> <Link to="/network">Network</Link>
       </p>
       <form role="search" className="search" onSubmit={(event) => event.preventDefault()}>
         <TextInput

@@ -1,0 +1,19 @@
+"""The workspace as a graph: what flows from streams through rules to recalls and stages."""
+
+from moirae.network.figures import Flow, Measurements, Network, measure
+from moirae.network.graph import Graph, Link, Node, NodeKind, build_graph
+from moirae.network.groups import choose_expanded, collapse
+
+__all__ = [
+    "Flow",
+    "Graph",
+    "Link",
+    "Measurements",
+    "Network",
+    "Node",
+    "NodeKind",
+    "build_graph",
+    "choose_expanded",
+    "collapse",
+    "measure",
+]
