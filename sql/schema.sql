@@ -744,7 +744,7 @@ CREATE TABLE flows (
     name    text NOT NULL,
     since   timestamptz NOT NULL,
     -- Of a stream: rows archived; of a rule: settled events; of a context: its rows; of a recall: rows
-    -- of history read; of a revision stream: revisions.
+    -- of its partial answers; of a revision stream: revisions.
     rows    bigint NOT NULL DEFAULT 0,
     -- Of a recall: rows that were new to its answers.
     results bigint NOT NULL DEFAULT 0,

@@ -34,11 +34,9 @@ _EventKey = tuple[str, UUID]  # rule name, event ID
 class AlertContexts:
     """Computes and stores contexts, on the connection of the live process."""
 
-    def __init__(
-        self, context_queries: ContextEvaluator, connection: sql.Connection, flows: FlowCounts
-    ) -> None:
-        """`flows`: gets what was computed."""
-        self._flows = flows
+    def __init__(self, context_queries: ContextEvaluator, connection: sql.Connection) -> None:
+        self.flows = FlowCounts()
+        """Counts what was computed, and what detection adds."""
         self._context_queries = context_queries
         self._connection = connection
         self._gateway = ContextGateway(connection)
@@ -101,7 +99,7 @@ class AlertContexts:
         started_at = time.perf_counter()
         contexts = self._context_queries.compute(events_by_rule, answers)
         computed = ((rule, event_contexts) for (rule, _), event_contexts in contexts.items())
-        self._flows.add_contexts(computed, time.perf_counter() - started_at)
+        self.flows.add_contexts(computed, time.perf_counter() - started_at)
         return contexts
 
     def _store_computed(

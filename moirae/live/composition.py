@@ -45,7 +45,6 @@ from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import build_evaluators, get_stream_columns
 from moirae.live.external_alerts import ExternalAlerts
 from moirae.live.file_checks import run_file_checks
-from moirae.live.flow_counts import FlowCounts
 from moirae.live.follow_up import AlertFollowUp, is_recall_running
 from moirae.live.incidents import (
     apply_incident_settings,
@@ -189,7 +188,6 @@ def build_live_process(
     jobs = _add_executors(settings, spark, archive, maintenance)
     admission = RuleAdmission(lambda: spark, settings)
     guard = Guard(spark, settings, connection)
-    flows = FlowCounts()
     detector, follow_up = build_detection(
         spark=spark,
         archive=archive,
@@ -198,7 +196,6 @@ def build_live_process(
         admission=admission,
         guard=guard,
         engines=replace(_choose_engines(settings, jobs), prepared=prepared),
-        flows=flows,
     )
     # The alerts of a drain are not notified.
     detector.silent_alerts.finds_reasons = not drain
@@ -224,7 +221,6 @@ def build_live_process(
         unit_failures=unit_failures,
         idle_tracker=idle_tracker,
         record_batch=record_batch,
-        flows=flows,
     )
     external_alerts = ExternalAlerts(
         connection,
@@ -446,13 +442,8 @@ def build_detection(
     admission: RuleAdmission,
     guard: Guard,
     engines: RuleEngines = RuleEngines(),
-    flows: FlowCounts | None = None,
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts.
-
-    `flows`: gets what they process; None: nobody asks.
-    """
-    flows = flows or FlowCounts()
+    """Build the evaluation of rules and the follow-up of their alerts."""
     evaluators = build_evaluators(
         spark,
         archive,
@@ -461,7 +452,7 @@ def build_detection(
         relations=relations.columns,
         engines=engines,
     )
-    contexts = AlertContexts(evaluators.contexts, connection, flows)
+    contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(
         archive=archive,
         connection=connection,
@@ -476,7 +467,6 @@ def build_detection(
         evaluators=evaluators,
         contexts=contexts,
         silent_alerts=SilentAlerts(evaluators.rows, archive),
-        flows=flows,
     )
     follow_up = AlertFollowUp(
         archive=archive,

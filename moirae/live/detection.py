@@ -59,10 +59,8 @@ class Detector:
         evaluators: Evaluators,
         contexts: AlertContexts,
         silent_alerts: SilentAlerts,
-        flows: FlowCounts,
     ) -> None:
-        """`contexts`: tell which rows future contexts need. `flows`: gets settled events."""
-        self._flows = flows
+        """`contexts`: tell which rows future contexts need."""
         self._rows = evaluators.rows
         self._guard = evaluators.guard
         self._evaluator = evaluators.rules
@@ -89,6 +87,11 @@ class Detector:
         return self._active_rules.find_external(name)
 
     @property
+    def flows(self) -> FlowCounts:
+        """What was processed since it was last stored."""
+        return self._contexts.flows
+
+    @property
     def reads_revisions(self) -> bool:
         """Whether active rules read streams of recalls or stages."""
         return bool(self._rows.revisions.streams)
@@ -108,7 +111,7 @@ class Detector:
         """Store what streams, rules and contexts have processed since the last call, and the costs."""
         costs = self._evaluator.costs.take()
         stream_bytes = {name: rows.size_bytes for name, rows in self._archive.recent_rows.items()}
-        flows = self._flows.take(costs, stream_bytes, self._evaluator.get_memory())
+        flows = self.flows.take(costs, stream_bytes, self._evaluator.get_memory())
         gateway = FlowGateway(self._connection)
         gateway.add(flows)
         gateway.delete_old()
@@ -562,7 +565,7 @@ class Detector:
                 versions[name] = rule.version
             if versions:
                 self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
-        self._flows.add_events(event_counts)
+        self.flows.add_events(event_counts)
         settled_names = set(map(attrgetter("name"), rule_slice.rules)) - failed
         self._active_rules.mark_settled(settled_names, horizon, stored=versions.keys())
 

@@ -15,7 +15,6 @@ from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.event_time import current_event_time
 from moirae.live.external_alerts import ExternalAlerts
-from moirae.live.flow_counts import FlowCounts
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
 from moirae.live.metrics import BatchFigures
@@ -43,10 +42,7 @@ class Ingest:
         unit_failures: UnitFailures,
         idle_tracker: IdleTracker,
         record_batch: RecordBatch,
-        flows: FlowCounts,
     ) -> None:
-        """`flows`: gets the archived rows."""
-        self._flows = flows
         self._archive = archive
         self._detector = detector
         self._follow_up = follow_up
@@ -168,7 +164,7 @@ class Ingest:
         self, ingested: IngestResult, started_at: float, latencies: Sequence[float] = ()
     ) -> None:
         """Count a batch that was started at a time of the monotonic clock."""
-        self._flows.add_rows(ingested)
+        self._detector.flows.add_rows(ingested)
         stats = self._archive.engines.stats
         assert stats is not None
         seconds = time.monotonic() - started_at

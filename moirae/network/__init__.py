@@ -1,7 +1,7 @@
 """The workspace as a graph: what flows from streams through rules to recalls and stages."""
 
 from moirae.network.figures import Flow, Measurements, Network, measure
-from moirae.network.graph import Graph, Link, Node, NodeKind, build_graph
+from moirae.network.graph import Graph, GraphNode, Link, NodeKind, build_graph
 from moirae.network.groups import choose_expanded, collapse
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Link",
     "Measurements",
     "Network",
-    "Node",
+    "GraphNode",
     "NodeKind",
     "build_graph",
     "choose_expanded",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moirae.network.graph import Graph, Link, Node
+from moirae.network.graph import Graph, GraphNode, Link
 from sql.reports import FlowKind, FlowRow
 
 _MICROS_PER_SECOND = 1_000_000
@@ -51,7 +51,7 @@ class Flow:
 class Network:
     """A graph with what flows over its links. `sizes`: nodes of each kind, by ID of their group."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, GraphNode]
     flows: Mapping[Link, Flow]
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ def _rate(kind: FlowKind, name: str, measured: Measurements, results: bool = Fal
     return (row.results if results else row.rows) / measured.seconds
 
 
-def _count_rows(source: Node, target: Node, measured: Measurements) -> float | None:
+def _count_rows(source: GraphNode, target: GraphNode, measured: Measurements) -> float | None:
     """The rows of a source in a second, as its reader gets them."""
     if source.kind in ("stream", "derived") and target.kind in ("context", "recall"):
         # They read the past: a recall counts what it reads there, a context does not.
@@ -98,7 +98,7 @@ def _count_rows(source: Node, target: Node, measured: Measurements) -> float | N
     return None
 
 
-def _count_results(target: Node, measured: Measurements) -> float | None:
+def _count_results(target: GraphNode, measured: Measurements) -> float | None:
     match target.kind:
         case "rule" | "context":
             return _rate(target.kind, target.name, measured)
@@ -109,7 +109,7 @@ def _count_results(target: Node, measured: Measurements) -> float | None:
     return None
 
 
-def _find_lag(source: Node, target: Node, measured: Measurements) -> float | None:
+def _find_lag(source: GraphNode, target: GraphNode, measured: Measurements) -> float | None:
     """Of a rule behind a stream, in event time; of a recall behind its rule, in time of the clock."""
     if source.kind == "stream" and target.kind == "rule":
         newest, settled = measured.newest.get(source.name), measured.settled.get(target.name)
@@ -138,7 +138,7 @@ def _share_costs(
     return costs
 
 
-def _select_read(graph: Graph, target: Node, links: Sequence[Link]) -> list[Link]:
+def _select_read(graph: Graph, target: GraphNode, links: Sequence[Link]) -> list[Link]:
     """The links from what a reader spends its time on: not relations, nor events, if there is more."""
     skipped = ("relation",) if target.kind == "rule" else ("relation", "rule")
     read = [link for link in links if graph.nodes[link.source].kind not in skipped]
@@ -149,10 +149,10 @@ def _divide(
     total: float, links: Sequence[Link], weights: Iterable[float | None]
 ) -> dict[Link, float]:
     """Parts by weight; even ones if a weight is not known, or none is positive."""
-    known = [weight for weight in weights if weight is not None]
-    if len(known) < len(links) or not sum(known):
+    parts = [weight for weight in weights if weight is not None]
+    if len(parts) < len(links) or not sum(parts):
         return dict.fromkeys(links, total / len(links))
-    return {link: total * part / sum(known) for link, part in zip(links, known, strict=True)}
+    return {link: total * part / sum(parts) for link, part in zip(links, parts, strict=True)}
 
 
 def _share_memory(

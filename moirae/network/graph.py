@@ -13,7 +13,7 @@ NodeKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A part of the network. `id`: `kind:name`. `group`: of its rule or derived stream; "": none."""
 
     kind: NodeKind
@@ -25,7 +25,7 @@ class Node:
         return f"{self.kind}:{self.name}"
 
 
-ALERTS_NODE = Node("alerts", ALERTS)  # all alerts with their changes of state
+ALERTS_NODE = GraphNode("alerts", ALERTS)  # all alerts with their changes of state
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Link:
 class Graph:
     """Nodes by ID, and links in the order in which they were found, each once."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, GraphNode] = field(default_factory=dict)
     links: dict[Link, None] = field(default_factory=dict)
 
-    def add_node(self, node: Node) -> str:
+    def add_node(self, node: GraphNode) -> str:
         """Add a node, unless it is there; returns its ID."""
         return self.nodes.setdefault(node.id, node).id
 
-    def add_link(self, source: Node, target: Node) -> None:
+    def add_link(self, source: GraphNode, target: GraphNode) -> None:
         """Add two nodes and a link."""
         self.links[Link(self.add_node(source), self.add_node(target))] = None
 
@@ -57,8 +57,8 @@ def build_graph(
 ) -> Graph:
     """The graph of some rules with the declared streams and relations, read or not."""
     graph = Graph()
-    names = {name.lower(): Node("relation", name) for name in relations}
-    names |= {name.lower(): Node("stream", name) for name in streams}
+    names = {name.lower(): GraphNode("relation", name) for name in relations}
+    names |= {name.lower(): GraphNode("stream", name) for name in streams}
     for node in names.values():
         graph.add_node(node)
     for definition in definitions:
@@ -71,7 +71,9 @@ def build_graph(
 class _RuleLinks:
     """Adds a rule to a graph."""
 
-    def __init__(self, graph: Graph, names: Mapping[str, Node], definition: Definition) -> None:
+    def __init__(
+        self, graph: Graph, names: Mapping[str, GraphNode], definition: Definition
+    ) -> None:
         """`names`: the declared streams and relations in lower case."""
         self._graph = graph
         self._definition = definition
@@ -80,18 +82,18 @@ class _RuleLinks:
         self._tables = self._name_tables(names)
         self._parts = self._name_parts()
 
-    def _name_tables(self, names: Mapping[str, Node]) -> dict[str, Node]:
+    def _name_tables(self, names: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
         """What a name in a query of the rule stands for."""
         rule = self._definition.rule
         tables = {ALERTS: ALERTS_NODE, **names}
         for query in rule.derived:
             name = f"{query.group}/{query.stream}"
-            tables[query.stream.lower()] = Node("derived", name, query.group)
+            tables[query.stream.lower()] = GraphNode("derived", name, query.group)
         for events in rule.event_streams:
             if events.rule:
                 tables[events.name.lower()] = _make_node("rule", events.rule)
             else:  # a derived stream of another group
-                tables.setdefault(events.name.lower(), Node("derived", events.name))
+                tables.setdefault(events.name.lower(), GraphNode("derived", events.name))
         for revisions in rule.revision_streams:
             if revisions.is_of_recall:
                 # Whether of a recall or a stage, its own rule tells: see `_join_outputs`.
@@ -101,7 +103,7 @@ class _RuleLinks:
                 tables[revisions.name.lower()] = _make_node("rule", revisions.rule)
         return tables
 
-    def _name_parts(self) -> dict[str, Node]:
+    def _name_parts(self) -> dict[str, GraphNode]:
         """The contexts, recalls and stages of the rule, as its queries name them."""
         spec = self._definition.spec
         kinds: dict[str, NodeKind] = dict.fromkeys((*spec.context, *spec.surroundings), "context")
@@ -126,7 +128,10 @@ class _RuleLinks:
             self._link(tables, self._tables[name])
 
     def _link(
-        self, tables: Iterable[str], reader: Node, own: Mapping[str, Node] = MappingProxyType({})
+        self,
+        tables: Iterable[str],
+        reader: GraphNode,
+        own: Mapping[str, GraphNode] = MappingProxyType({}),
     ) -> None:
         """Link a node with the tables that it reads. `own`: parts of the rule, which come first."""
         for table in sorted(tables):
@@ -135,9 +140,9 @@ class _RuleLinks:
                 self._graph.add_link(source, reader)
 
 
-def _make_node(kind: NodeKind, name: str) -> Node:
+def _make_node(kind: NodeKind, name: str) -> GraphNode:
     """A rule, or a part of one."""
-    return Node(kind, name, name.partition("/")[0])
+    return GraphNode(kind, name, name.partition("/")[0])
 
 
 def _join_outputs(graph: Graph) -> None:

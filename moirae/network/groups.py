@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from moirae.network.figures import Flow, Network
-from moirae.network.graph import Link, Node
+from moirae.network.graph import GraphNode, Link
 
 _MAX_SHOWN = 40  # nodes of groups that are opened unasked
 
@@ -23,13 +23,13 @@ def collapse(network: Network, expanded: Collection[str]) -> Network:
     What flows over several links at once is added up: rows of a source and results of a target count
     once. The lag is the longest.
     """
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, GraphNode] = {}
     shown_ids: dict[str, str] = {}
     sizes: dict[str, Counter[str]] = {}
     for node_id, node in network.nodes.items():
         shown = node
         if node.group and node.group not in expanded:
-            shown = Node("group", node.group, node.group)
+            shown = GraphNode("group", node.group, node.group)
             sizes.setdefault(shown.id, Counter())[node.kind] += 1
         nodes[shown.id] = shown
         shown_ids[node_id] = shown.id

@@ -57,6 +57,7 @@ class FailingIngest:
             detect_early=lambda _: None,
             detect_alerts=lambda: None,
             run=lambda: None,
+            flows=FlowCounts(),
         )
         failures = UnitFailures(self.set_aside, units, now=lambda: self.now)
         self.ingest = Ingest(
@@ -67,7 +68,6 @@ class FailingIngest:
             unit_failures=failures,
             idle_tracker=IdleTracker({}),
             record_batch=lambda _: None,
-            flows=FlowCounts(),
         )
         folders = LandingFolders(Landings.of(settings), settings.streams)
         archiving = InputArchiving(

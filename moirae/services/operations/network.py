@@ -192,8 +192,8 @@ def _read_contexts(
     for event in newest:
         stored = contexts.get(event.rule, event.version, event.eid)
         if stored is not None:
-            found = stored.contexts.get(context) or stored.surroundings.get(context) or ()
-            rows += [{"event_ts": event.ts, **row} for row in found]
+            context_rows = stored.contexts.get(context) or stored.surroundings.get(context) or ()
+            rows += [{"event_ts": event.ts, **row} for row in context_rows]
         if len(rows) >= limit:
             break
     return rows[:limit]

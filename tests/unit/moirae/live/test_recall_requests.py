@@ -88,7 +88,7 @@ def test_event_waits_until_earlier_alerts_are_decided(
     """`where` may still hide an alert whose span a norm leaves out."""
     rows = [
         UnrequestedEventRow(
-            UUID(int=number), number, {}, {}, False, None, [[1, 2, False, True]], undecided
+            UUID(int=number), number, {}, {}, False, None, [[1, 2, False, [1, 2]]], undecided
         )
         for number, undecided in ((1, False), (2, True))
     ]
@@ -101,5 +101,5 @@ def test_event_waits_until_earlier_alerts_are_decided(
         assert requests.add_missing([rule], None, None, with_context=False) is False
         assert requests.has_deferred is is_deferred
         assert {request.event.eid for request in added} == {UUID(int=1)}
-        assert added[0].event.alerts == (AlertSpan(1, 2, False, True),)
+        assert added[0].event.alerts == (AlertSpan(1, 2, False, (1, 2)),)
         rows.pop()

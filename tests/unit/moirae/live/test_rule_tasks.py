@@ -10,12 +10,12 @@ from moirae.live.rule_tasks import make_rule_tasks
 @pytest.mark.parametrize(
     ("drain", "names"),
     [
-        (True, ["reload rules", "store candidates"]),
+        (True, ["reload rules", "store flows"]),
         (
             False,
             [
                 "reload rules",
-                "store candidates",
+                "store flows",
                 "advance idle sources",
                 "settle",
                 "follow revisions",
