@@ -168,6 +168,7 @@ def test_time_is_closed_for_one_key(served: Served) -> None:
         ("cpu", '{"time": 1, "host": "a"}', 400, ""),
         ("cpu", '{"time": 1, "key": {"v": 1}}', 400, "or, for one key"),
         ("cpu", '{"time": 1, "key": {"host": {}}}', 400, ""),
+        ("cpu", '{"time": 1, "key": {"closed": "a"}}', 400, "key: closed is no field of the key"),
     ],
 )
 def test_other_times_are_not_closed(

@@ -71,6 +71,8 @@ def _write_record(schemas: Mapping[str, StreamSchema], stream: str, watermark: W
     schema = schemas.get(stream)
     if schema is None:
         raise RequestRejected(404, "no stream of this name declares punctuation")
+    if schema.punctuation in watermark.key:
+        raise RequestRejected(400, f"key: {schema.punctuation} is no field of the key")
     line = orjson.dumps({**watermark.key, schema.punctuation: watermark.time})
     problem = find_punctuation_problem(schema, line, int(time.time() * _MICROS_PER_SECOND))
     if problem is not None:
