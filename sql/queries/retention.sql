@@ -29,7 +29,7 @@ WITH old AS (
         AND NOT EXISTS (SELECT FROM notification_alerts m JOIN alerts a ON a.id = m.alert_id
             WHERE m.notification = n.id AND a.id NOT IN (SELECT id FROM old))
 ), opinions AS (
-    DELETE FROM judgements j USING old o WHERE j.eid = o.eid
+    DELETE FROM judgements j USING old o WHERE j.eid = ANY(o.events)
 ), answers AS (
     DELETE FROM tasks t USING old o WHERE t.eid = ANY(o.events) AND t.rule = o.rule AND t.version = o.version
 )
