@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 import sql
+from archiver.errors import ArchiverError
 from archiver.spark import (
     ExecutorProbe,
     await_executors,
@@ -40,19 +41,28 @@ def check_cluster(settings: Settings, connection: sql.Connection) -> list[Findin
     """The results of all checks. A task runs on each core of the live process's executors."""
     findings = [_check_locations(settings), _check_database_clock(connection)]
     folder = as_storage(open_storage(settings)) / f".moirae-check-{uuid4().hex}"
+    removal_errors: list[str] = []
     try:
-        own = probe_storage(folder)
-        findings.append(Finding("archive from this process", _list_errors(own), settings.archive))
-        probes: Sequence[ExecutorProbe] = ()
-        if settings.spark.is_cluster:
-            started_at = time.time()
-            probes, finding = _probe(settings, folder)
-            findings.append(finding)
-            findings += judge_probes(probes, started_at, time.time())
-        findings.append(judge_contest([own, *(probe.result for probe in probes if probe.result)]))
+        findings += _check_folder(settings, folder)
     finally:
-        folder.remove_all()
-    return findings
+        try:
+            folder.remove_all()
+        except (ArchiverError, OSError) as error:
+            removal_errors.append(f"{folder}: {error}")
+    return [*findings, Finding("removal", removal_errors, "what the check has written is removed")]
+
+
+def _check_folder(settings: Settings, folder: Storage) -> Iterator[Finding]:
+    """What this process and executors can do in a folder of the archive."""
+    own = probe_storage(folder)
+    yield Finding("archive from this process", _list_errors(own), settings.archive)
+    probes: Sequence[ExecutorProbe] = ()
+    if settings.spark.is_cluster:
+        started_at = time.time()
+        probes, finding = _probe(settings, folder)
+        yield finding
+        yield from check_probes(probes, started_at, time.time())
+    yield check_contest([own, *(probe.result for probe in probes if probe.result)])
 
 
 def _check_locations(settings: Settings) -> Finding:
@@ -117,7 +127,7 @@ def _explain_no_executors(settings: Settings) -> str:
     )
 
 
-def judge_probes(probes: Sequence[ExecutorProbe], before: float, after: float) -> Iterator[Finding]:
+def check_probes(probes: Sequence[ExecutorProbe], before: float, after: float) -> Iterator[Finding]:
     """What differs on executors. `before`, `after`: the times of this process around the tasks."""
     if not probes:
         return
@@ -163,11 +173,11 @@ def _list_errors(result: ProbeResult) -> list[str]:
     return [f"{step}: {error}" for step, error in result.errors.items() if error]
 
 
-def judge_contest(results: Sequence[ProbeResult]) -> Finding:
+def check_contest(results: Sequence[ProbeResult]) -> Finding:
     """Whether exactly one process has created each object that all have tried to create."""
     winners = Counter(name for result in results for name in result.won)
     problems = [
-        f"{winners[name]} processes have created the same object"
+        f"{winners[name]} processes have created the same object instead of one"
         for name in list_contested_names()
         if winners[name] != 1
     ]
