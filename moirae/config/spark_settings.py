@@ -21,7 +21,8 @@ _SECRET_FILE = "spark.authenticate.secret.file"
 def build_spark_settings(settings: Settings, process: SparkProcess) -> Mapping[str, str]:
     """`spark.conf`, and on a cluster the cores of a process and what protects its connections.
 
-    Raises `MoiraeError` if the workspace does not protect the connections of a cluster.
+    Raises `MoiraeError` if the workspace does not protect the connections of a cluster, or sets the
+    cores twice.
     """
     spark = settings.spark
     conf = {name: str(value) for name, value in spark.conf.items()}
@@ -32,7 +33,12 @@ def build_spark_settings(settings: Settings, process: SparkProcess) -> Mapping[s
         conf[_SECRET] = spark.secret.get_secret_value()
     if spark.cores is not None:
         cores = spark.cores.live if process == "live" else spark.cores.recall
-        conf = {**_build_core_settings(spark.master, conf, cores), **conf}
+        core_settings = _build_core_settings(spark.master, conf, cores)
+        for name in core_settings.keys() & conf.keys():
+            raise MoiraeError(
+                f"{settings.file}: spark.conf: {name} and spark.cores are both set: remove one"
+            )
+        conf |= core_settings
     return {**conf, **_PROTECTION}
 
 

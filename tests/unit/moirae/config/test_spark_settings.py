@@ -54,6 +54,20 @@ def test_dynamic_allocation_is_limited_by_the_cores(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("master", "conf"),
+    [
+        ("spark://host:1", "spark.cores.max: 8"),
+        ("yarn", "spark.executor.instances: 8"),
+        ("yarn", "spark.dynamicAllocation.enabled: true, spark.dynamicAllocation.maxExecutors: 8"),
+    ],
+)
+def test_cores_are_set_once(tmp_path: Path, master: str, conf: str) -> None:
+    spark = f"spark: {{master: '{master}', secret: x, cores: {{live: 4, recall: 1}}, conf: {{{conf}}}}}\n"
+    with pytest.raises(MoiraeError, match=r"and spark\.cores are both set: remove one"):
+        build_spark_settings(load(tmp_path, f"{STREAM}{spark}"), "live")
+
+
+@pytest.mark.parametrize(
     ("conf", "reason"),
     [
         ("spark.authenticate: false", "must not be off"),
