@@ -32,12 +32,16 @@ class ExecutorProbe:
 
 
 def await_executors(context: SparkContext, cores: int, timeout: float) -> int:
-    """Wait until executors have so many cores, or none is added in time. Returns their number."""
+    """Wait until executors have so many cores, or the time is over.
+
+    Returns how many tasks they can run at once.
+    """
     deadline = time.monotonic() + timeout
-    tracker: Any = context._jsc.sc().statusTracker()
+    scala_context: Any = context._jsc.sc()
+    profile = scala_context.resourceProfileManager().defaultResourceProfile()
     while True:
-        has_executors = len(tracker.getExecutorInfos()) > 1  # the driver is one
-        available = context.defaultParallelism if has_executors else 0
+        # `defaultParallelism` is at least 2, or a setting: a barrier stage would wait for cores.
+        available = int(scala_context.maxNumConcurrentTasks(profile))
         if available >= cores or time.monotonic() > deadline:
             return available
         time.sleep(_REGISTER_INTERVAL)

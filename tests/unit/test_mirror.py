@@ -83,7 +83,6 @@ MODULES_BY_TEST = {
         moirae.cli.erase moirae.erasure.archive_rows moirae.erasure.archive_tables
         moirae.erasure.choice moirae.erasure.places moirae.erasure.processes moirae.erasure.run
         sql.archive.erased_records sql.archive.erasures sql.workspace.purge""",
-    "e2e/test_cluster.py": "archiver.spark.probe",
     "e2e/test_accounting.py": """
         moirae.inspect.archive_checks moirae.inspect.archived_rows moirae.inspect.doctor moirae.inspect.finding""",
     "e2e/test_up.py": """
