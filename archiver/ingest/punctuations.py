@@ -14,7 +14,7 @@ import orjson
 from archiver.delta import StreamSchema
 from archiver.formats import JSONL, RecordReading
 from archiver.ingest.closed_keys import ClosedKeys, Key, list_keys
-from archiver.ingest.decoding import RefusedLine, decode_lines
+from archiver.ingest.decoding import RefusedLine, decode_blocks
 from archiver.times import Micros, duration_to_micros, format_duration, micros_column
 
 # A key is stored in an index, whose entries are limited.
@@ -99,7 +99,7 @@ def _read_closed(
         return f"{problem}, or, for one key, than {name}, {key}" if key else problem
     (time_field, *_) = schema.fields_of(schema.time)
     line = orjson.dumps({time_field: record[name], **{field: record[field] for field in fields}})
-    rows = decode_lines(schema, reading, [line], 0)
+    rows = decode_blocks(schema, reading, [line], 0)  # redacted
     if rows.refused_lines:
         return f"field {name}: {rows.refused_lines[0].detail}"
     ts = int(micros_column(rows.table, schema.time)[0])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from archiver.delta import StreamSchema
-from archiver.formats import JSONL, RecordReading
+from archiver.formats import JSONL, RecordReading, Redaction
 from archiver.ingest.decoding import decode_lines
 from archiver.ingest.lateness import LateRule
 from archiver.ingest.open_unit import OpenUnit, decode_slices
@@ -128,6 +128,14 @@ def test_rows_of_a_closed_key_are_late_in_later_units() -> None:
     (decoded,) = decode_slices(open_unit, KEYED, to_micros(NOW), None)
     assert decoded.late_rows.late.tolist() == [True, False, False, False]
     assert not decoded.late_rows.by_ahead.any()
+
+
+def test_closed_keys_are_redacted_as_rows_are() -> None:
+    schema = replace(KEYED, redactions=(Redaction("host", r"@.*", "@***"),))
+    lines = [b'{"closed": 1767265200, "host": "a@b", "n": 7}']
+    unit = OpenUnit(SourceUnit("cpu", "u", JSONL, lambda: iter(lines)), 1, LateRule())
+    list(decode_slices(unit, schema, to_micros(NOW), None))
+    assert unit.closed_keys == {("a@***", "7"): 1_767_265_200_000_000}
 
 
 def test_streams_without_punctuation_close_nothing() -> None:
