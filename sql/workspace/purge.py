@@ -1,7 +1,9 @@
 """Removal of what PostgreSQL keeps of deleted rows: dead pages, statistics, write-ahead log."""
 
 import time
+from contextlib import suppress
 
+from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 
 from sql.connection import Connection
@@ -41,8 +43,7 @@ def rewrite_tables(connection: Connection, timeout: float = _SESSION_TIMEOUT) ->
     older transaction for longer than `timeout` seconds.
     """
     tables = connection.execute(_TABLES).fetchall()
-    has_function = connection.info.server_version >= _CLEARING_VERSION
-    connection.execute(_CLEAR_STATISTICS if has_function else _CLEAR_STATISTICS_BEFORE_18)
+    _clear_statistics(connection)
     _await_older_transactions(connection, timeout)
     connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
     try:
@@ -53,6 +54,14 @@ def rewrite_tables(connection: Connection, timeout: float = _SESSION_TIMEOUT) ->
             connection.execute(SQL("VACUUM (FULL) {}").format(Identifier("pg_catalog", table)))
     finally:
         connection.execute("RESET lock_timeout")
+
+
+def _clear_statistics(connection: Connection) -> None:
+    if connection.info.server_version >= _CLEARING_VERSION:
+        connection.execute(_CLEAR_STATISTICS)
+        return
+    with suppress(InsufficientPrivilege):  # for superusers alone
+        connection.execute(_CLEAR_STATISTICS_BEFORE_18)
 
 
 def _await_older_transactions(connection: Connection, timeout: float) -> None:

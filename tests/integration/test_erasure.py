@@ -24,7 +24,7 @@ from moirae.runtime.database import connect_database, release_database
 from sql.archive import UnitGateway
 from sql.archive.erased_records import DELETED_TABLES, EXEMPT_TABLES, MASKED_TABLES
 from sql.processes import ProcessGateway
-from sql.workspace import rewrite_tables
+from sql.workspace import purge, rewrite_tables
 from tests.backups import START, Filled, filled, make_backup, problems_of
 from tests.inline_jobs import InlineJobs
 
@@ -192,6 +192,16 @@ def test_rewriting_waits_for_sessions_that_see_deleted_rows(archive: Filled) -> 
             rewrite_tables(archive.connection, timeout=0.1)
         reader.execute("ROLLBACK")
         rewrite_tables(archive.connection)
+
+
+def test_tables_are_rewritten_where_statistics_are_not_to_be_deleted(
+    archive: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a role that is no superuser, of a server whose version has no function for that."""
+    monkeypatch.setattr(purge, "_CLEARING_VERSION", 10**9)
+    archive.connection.execute("SET ROLE pg_monitor")
+    rewrite_tables(archive.connection)
+    archive.connection.execute("RESET ROLE")
 
 
 def test_effects_of_interrupted_runs_count(
