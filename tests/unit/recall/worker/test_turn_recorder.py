@@ -1,6 +1,7 @@
 """What becomes of active tasks when their turns are recorded."""
 
 import ast
+import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -36,8 +37,16 @@ LEDGER_WRITES = {
 
 
 class FakeConnection:
+    """`stored`: the figures of turns."""
+
+    def __init__(self) -> None:
+        self.stored: list[Any] = []
+
     def transaction(self) -> Any:
         return nullcontext()
+
+    def execute(self, statement: str, values: dict[str, str]) -> None:
+        self.stored += json.loads(values["rows"])
 
 
 @dataclass
@@ -86,7 +95,8 @@ class Setup:
         self.tasks = ActiveTasks(StrideScheduler())
         self.before = active_task(**changes)
         self.tasks.add(self.before)
-        self.recorder = TurnRecorder(FakeConnection(), ledger, self.tasks, RecallMetrics())  # type: ignore[arg-type]
+        self.connection = FakeConnection()
+        self.recorder = TurnRecorder(self.connection, ledger, self.tasks, RecallMetrics())  # type: ignore[arg-type]
 
     @property
     def now(self) -> ActiveTask | None:
@@ -120,6 +130,8 @@ def test_recorded_turn_moves_the_task_and_frees_it() -> None:
     assert setup.now.has_improved
     assert not setup.now.is_busy
     assert setup.before.progress.next == 0
+    (flow,) = setup.connection.stored
+    assert (flow["kind"], flow["rows"], flow["results"], flow["seconds"]) == ("recall", 1, 1, 0.5)
 
 
 @pytest.mark.parametrize(
