@@ -1,9 +1,12 @@
 -- add --
 -- Add to the figures of the current half minute.
 INSERT INTO flows (kind, name, since, rows, results, seconds, bytes)
-SELECT kind, name, date_bin('30 seconds', clock_timestamp(), 'epoch'), rows, results, seconds, bytes
+SELECT kind, name, date_bin('30 seconds', statement_timestamp(), 'epoch'), sum(rows), sum(results),
+    sum(seconds), max(bytes)
 FROM json_to_recordset(%(rows)s::json)
     AS r (kind text, name text, rows bigint, results bigint, seconds double precision, bytes bigint)
+GROUP BY kind, name  -- a turn may read for several events of a recall
+ORDER BY kind, name
 ON CONFLICT (kind, name, since) DO UPDATE
     SET rows = flows.rows + excluded.rows, results = flows.results + excluded.results,
         seconds = flows.seconds + excluded.seconds, bytes = excluded.bytes

@@ -16,7 +16,8 @@ def test_figures_are_added_up_and_old_ones_deleted(public_folder: Path) -> None:
     with connect_database(workspace(public_folder), "tests") as connection:
         gateway = FlowGateway(connection)
         for memory in (700, 300):
-            gateway.add([FlowRow("rule", "g/A", rows=5, seconds=0.5, bytes=memory)])
+            part = FlowRow("rule", "g/A", rows=2, seconds=0.25, bytes=memory)
+            gateway.add([part, part])
         connection.execute(
             "INSERT INTO flows (kind, name, since, rows)"
             " SELECT 'rule', 'g/B', now() - interval '10 minutes', 7"
@@ -33,7 +34,7 @@ def test_figures_are_added_up_and_old_ones_deleted(public_folder: Path) -> None:
         RowRevisionGateway(connection).append("g/A", "norm", [change, change])  # type: ignore[list-item]
         rows = {(row.kind, row.name): row for row in gateway.list_recent()}
         assert rows == {
-            ("rule", "g/A"): FlowRow("rule", "g/A", 10, 0, 1.0, 300),
+            ("rule", "g/A"): FlowRow("rule", "g/A", 8, 0, 1.0, 300),
             ("revisions", "g/A/norm"): FlowRow("revisions", "g/A/norm", 2),
         }
         gateway.delete_old()
