@@ -11,17 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import orjson
-
 from archiver.chunks import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter
 from archiver.ingest.source_units import SourceUnit
-from archiver.times import from_micros
 from benchmarks.fixtures import HERE, earlier_version, run_benchmark_in, temporary_workspace
-from benchmarks.long_history import CHUNK_MICROS, SCHEMA, START, WORKSPACE, draw_chunk
+from benchmarks.long_history import CHUNK_MICROS, SCHEMA, START, WORKSPACE, draw_json_lines
 from benchmarks.recall_load import BASE_COMMIT
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -87,7 +84,7 @@ def _open_ingest() -> Iterator[_Ingest]:
 
 def measure() -> list[float]:
     """Processor seconds a million new, late and repeated rows."""
-    chunks = [_json_lines(chunk) for chunk in range(_CHUNKS)]
+    chunks = [draw_json_lines(chunk, _ROWS_PER_CHUNK, _HOSTS) for chunk in range(_CHUNKS)]
     with _open_ingest() as ingest:
         new = [ingest.seconds(lines) for lines in chunks]
         ingest.maintain()
@@ -101,15 +98,6 @@ def measure() -> list[float]:
             repeated.append(ingest.seconds(sample))
     # The first of each warms up.
     return [rounded_median(values[1:], 3) for values in (new, late, repeated)]
-
-
-def _json_lines(chunk: int) -> list[bytes]:
-    rows = draw_chunk(chunk, _ROWS_PER_CHUNK, _HOSTS)
-    lines: list[bytes] = []
-    for ts, host, app, value in zip(*(column.tolist() for column in rows), strict=True):
-        row = {"ts": from_micros(ts), "host": f"h{host}", "app": f"a{app}", "v": value}
-        lines.append(orjson.dumps(row))
-    return lines
 
 
 def run() -> list[BenchmarkResult]:

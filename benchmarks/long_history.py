@@ -15,6 +15,7 @@ from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from archiver.chunks import Chunk
 from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest import Catalog
 from archiver.read import Reader
-from archiver.times import to_micros
+from archiver.times import from_micros, to_micros
 from benchmarks.fixtures import temporary_workspace
 from moirae.config import Settings, load_settings_from_environment
 from moirae.runtime import database
@@ -132,6 +133,16 @@ def draw_chunk(chunk: int, row_count: int, host_count: int = _HOST_COUNT) -> Chu
         apps=rng.integers(0, _APP_COUNT, row_count),
         values=np.round(rng.uniform(0, 100, row_count), 2),
     )
+
+
+def draw_json_lines(chunk: int, row_count: int, host_count: int) -> list[bytes]:
+    """The rows of `draw_chunk` as JSON lines."""
+    rows = draw_chunk(chunk, row_count, host_count)
+    lines: list[bytes] = []
+    for ts, host, app, value in zip(*(column.tolist() for column in rows), strict=True):
+        row = {"ts": from_micros(ts), "host": f"h{host}", "app": f"a{app}", "v": value}
+        lines.append(orjson.dumps(row))
+    return lines
 
 
 def _archived_table(chunk: int, row_count: int, host_count: int) -> pa.Table:

@@ -14,13 +14,11 @@ from pathlib import Path
 from uuid import UUID
 
 import duckdb
-import orjson
 
 from archiver.chunks import CutPolicy
 from archiver.formats import JSONL
 from archiver.ingest import ArchiveWriter
 from archiver.ingest.source_units import SourceUnit
-from archiver.times import from_micros
 from benchmarks.fixtures import folder_bytes, temporary_workspace
 from benchmarks.long_history import (
     CHUNK_MICROS,
@@ -35,7 +33,7 @@ from benchmarks.long_history import (
     create_engines,
     create_history,
     create_manager,
-    draw_chunk,
+    draw_json_lines,
 )
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import time_noise_kernel
@@ -202,19 +200,13 @@ def _measure_ingest() -> float:
             policy = CutPolicy(_ROWS_PER_CHUNK, CHUNK_MICROS)
             archive = Path(settings.archive)
             writer = ArchiveWriter(archive, [SCHEMA], policy, connection, lambda: None)
-            lines = [_json_lines(chunk) for chunk in range(_INGESTED_CHUNKS + 1)]
+            lines = [
+                draw_json_lines(chunk, _ROWS_PER_CHUNK, HOSTS)
+                for chunk in range(_INGESTED_CHUNKS + 1)
+            ]
             for chunk, chunk_lines in enumerate(lines):
                 if chunk == 1:  # the first one warms up
                     began = time.process_time()
                 unit = SourceUnit("past", f"u{chunk}", JSONL, lambda part=chunk_lines: iter(part))
                 writer.ingest([unit], START + (_INGESTED_CHUNKS + 2) * CHUNK_MICROS)
             return (time.process_time() - began) / _INGESTED_CHUNKS
-
-
-def _json_lines(chunk: int) -> list[bytes]:
-    rows = draw_chunk(chunk, _ROWS_PER_CHUNK, HOSTS)
-    lines: list[bytes] = []
-    for ts, host, app, value in zip(*(column.tolist() for column in rows), strict=True):
-        row = {"ts": from_micros(ts), "host": f"h{host}", "app": f"a{app}", "v": value}
-        lines.append(orjson.dumps(row))
-    return lines
