@@ -202,8 +202,11 @@ class Reader:
                 if streams is None or name in streams:
                     table.refresh()
 
-    def refresh_present(self, present_chunks: Collection[int]) -> None:
-        """Load the newest version of all tables, and rows of the present chunks into memory."""
+    def refresh_present(self, present_chunks: Collection[int]) -> bool:
+        """Load the newest version of all tables, and rows of the present chunks into memory.
+
+        Returns whether anything has changed since the last call.
+        """
         with self._lock:
             self.refresh()
             tables = []
@@ -214,9 +217,11 @@ class Reader:
                     tables.append(table)
             versions = [(table.schema.name, table.version) for table in tables]
             loaded = versions, frozenset(present_chunks)
-            if loaded != self._present_versions:
-                self._present.refresh(tables, present_chunks)
-                self._present_versions = loaded
+            if loaded == self._present_versions:
+                return False
+            self._present.refresh(tables, present_chunks)
+            self._present_versions = loaded
+            return True
 
     def snapshot(self, stream: str, time_range: TimeRange = ALL_TIME) -> StreamSnapshot:
         """The rows that may have event times in a range, in the loaded version.
@@ -345,9 +350,9 @@ class SnapshotReader(Reader):
         """See `Reader.refresh`."""
         self._reader.refresh(streams)
 
-    def refresh_present(self, present_chunks: Collection[int]) -> None:
+    def refresh_present(self, present_chunks: Collection[int]) -> bool:
         """See `Reader.refresh_present`."""
-        self._reader.refresh_present(present_chunks)
+        return self._reader.refresh_present(present_chunks)
 
     def acquire(self, time_ranges: Mapping[str, TimeRange]) -> dict[str, StreamSnapshot]:
         """See `Reader.acquire`. The query must not read outside of these ranges."""

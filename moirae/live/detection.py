@@ -34,12 +34,11 @@ from moirae.live.closed_keys import ClosedWindows
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
 from moirae.live.flow_counts import FlowCounts
+from moirae.live.flow_store import FlowStore
 from moirae.live.silent_alerts import SilentAlerts
 from recall.ledger import Ledger
 from recall.requests import RecallEvent
 from sql.alerts import AlertGateway
-from sql.reports import FlowGateway
-from sql.rules import RuleCandidateGateway
 from sql.stages import RowRevisionGateway
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
@@ -74,6 +73,7 @@ class Detector:
         self.silent_alerts = silent_alerts
         self._active_rules = active_rules
         self._closed_windows = ClosedWindows(archive)
+        self._flow_store = FlowStore(connection)
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
         self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
 
@@ -112,12 +112,7 @@ class Detector:
         costs = self._evaluator.costs.take()
         stream_bytes = {name: rows.size_bytes for name, rows in self._archive.recent_rows.items()}
         flows = self.flows.take(costs, stream_bytes, self._evaluator.get_memory())
-        gateway = FlowGateway(self._connection)
-        gateway.add(flows)
-        gateway.delete_old()
-        if costs:
-            rows = [{"rule": rule, **cost._asdict()} for rule, cost in costs.items()]
-            RuleCandidateGateway(self._connection).add(rows)
+        self._flow_store.add(flows, costs)
 
     def on_rule_seconds(self, record: Callable[[Mapping[str, float]], None]) -> None:
         """Have the seconds of rules recorded in each evaluation."""

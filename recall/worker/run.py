@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.delta import StreamSchema
 from archiver.errors import ArchiverError
+from archiver.periodic import Timer
 from archiver.priority import lower_priority
 from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, open_session
@@ -57,8 +58,10 @@ _NICENESS = 10
 _OOM_SCORE = "500"
 # Limit for an orderly shutdown of Spark.
 _SHUTDOWN_TIMEOUT = 5.0  # seconds
-# Between two reads of newly archived rows, and after a read that failed.
+# Between two reads of newly archived rows, without new ones for some time, and after a read that failed.
 _PRESENT_REFRESH_INTERVAL = 0.2  # seconds
+_IDLE_REFRESH_INTERVAL = 1.0  # seconds
+_IDLE_AFTER = 10.0  # seconds
 _RETRY_DELAY = 2.0  # seconds
 # Chunks are large compared with micro-batches: whole-stage compilation pays off.
 _SPARK_SETTINGS = {
@@ -222,9 +225,11 @@ def _follow_present(config: RecallConfig, reader: Reader, stop: threading.Event)
     Any failure is logged once and tried again: only the recalls of these rows need them.
     """
     last_error = ""
-    while not stop.wait(_PRESENT_REFRESH_INTERVAL):
+    idle = Timer(_IDLE_AFTER)
+    while not stop.wait(_IDLE_REFRESH_INTERVAL if idle.is_due() else _PRESENT_REFRESH_INTERVAL):
         try:
-            reader.refresh_present(config.present_chunks())
+            if reader.refresh_present(config.present_chunks()):
+                idle.restart()
             last_error = ""
         except Exception as error:
             if str(error) != last_error:

@@ -103,11 +103,11 @@ def test_rows_in_memory_are_loaded_again_only_after_changes(
         refresh(rows, tables, chunks)
 
     monkeypatch.setattr(PresentRows, "refresh", count)
-    for chunks in ({0}, {0}, {0, 1}, {0, 1}):
-        reader.refresh_present(chunks)
+    changed = [reader.refresh_present(chunks) for chunks in ({0}, {0}, {0, 1}, {0, 1})]
+    assert changed == [True, False, True, False]
     assert loads == [{0}, {0, 1}]
     table.append(make_rows(7, 9, 0, 0), 0)
-    reader.refresh_present({0, 1})
+    assert reader.refresh_present({0, 1})
     assert len(loads) == 3
     snapshot = reader.snapshot("s")
     assert snapshot.lease_paths() == [] and sum(map(len, snapshot.rows)) == 16
