@@ -76,7 +76,9 @@ class Filled:
 
     def units(self) -> list[SourceUnit]:
         """The accepted batches."""
-        folders = LandingFolders(Landings.of(self.settings), self.settings.streams)
+        landings = Landings.of(self.settings)
+        landings.refresh()
+        folders = LandingFolders(landings, self.settings.streams)
         return list(folders.list_units("cpu"))
 
     def archive(self) -> None:
@@ -84,7 +86,7 @@ class Filled:
         units = self.units()
         self.writer.ingest(units, to_micros(START + timedelta(days=1)))
         for unit in units:
-            unit.path.unlink()
+            self.landing.remove(unit.path)
 
     def archive_each(self, numbers: Sequence[int]) -> None:
         """Archive a batch of one row for each number."""

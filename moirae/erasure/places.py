@@ -28,10 +28,12 @@ def list_places(
     holders += _list_relation_files(settings)
     if (settings.home / _DAMAGED_FOLDER).is_dir():
         holders.append(f"files that a repair has set aside: {settings.home / _DAMAGED_FOLDER}")
-    if settings.archive.startswith("s3://"):
-        holders.append(
-            f"earlier versions of objects below {settings.archive}, if the bucket keeps versions"
-        )
+    for url in (settings.archive, settings.landing):
+        if url is not None and url.startswith("s3://"):
+            holders.append(
+                f"earlier versions of objects below {url}, if the bucket keeps versions, and parts "
+                "of uploads that were killed"
+            )
     if settings.database:
         holders.append(
             "the PostgreSQL of the workspace: its write-ahead log and archived segments, replicas, "

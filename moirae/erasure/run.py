@@ -52,7 +52,7 @@ from moirae.erasure.selection import (
 from moirae.erasure.values import ErasedValues
 from moirae.errors import MoiraeError
 from moirae.runtime import connect_database
-from moirae.runtime.storage import archived_streams, open_storage
+from moirae.runtime.storage import Landings, archived_streams, open_storage
 from recall.statements import DuckDBStatements
 from sql.access import AuditGateway
 from sql.archive import (
@@ -246,7 +246,7 @@ class Eraser:
             changed.update(records.clean(text))
             changed["restarted recalls"] = records.restart_recalls()
             count(changed)
-        batches = erase_from_batches(self._settings.home, values)
+        batches = erase_from_batches(Landings.of(self._settings), values)
         count({"lines of batches": batches.lines})
         remaining_folders = self._remove_copies()
         holders = list_places(

@@ -1,20 +1,25 @@
 """Rows are erased with all that follows from them: no byte of their values is in any file."""
 
+import gzip
 import json
 import mmap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
+import sql
 from archiver.chunks import Compaction
 from archiver.executors import ExecutorIngest
 from archiver.ingest.engines import EngineMode, EnginePolicy
+from archiver.storage import ObjectFolder
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.erasure import Eraser, ErasureCondition
@@ -27,6 +32,7 @@ from sql.processes import ProcessGateway
 from sql.workspace import purge, rewrite_tables
 from tests.backups import START, Filled, filled, make_backup, problems_of
 from tests.inline_jobs import InlineJobs
+from tests.workspaces import create_database
 
 WORKSPACE = """
 home: .moirae
@@ -47,9 +53,15 @@ OTHER = "somebody-else"
 @pytest.fixture
 def archive(public_folder: Path, request: pytest.FixtureRequest) -> Iterator[Filled]:
     """Several chunks, of which the first is compact, with rows of two users in each."""
-    folder = public_folder / request.node.name
+    with filled_archive(public_folder / request.node.name, WORKSPACE) as opened:
+        yield opened
+
+
+@contextmanager
+def filled_archive(folder: Path, workspace: str) -> Iterator[Filled]:
+    """The archive of a workspace file in a new folder, with rows."""
     (folder / "rules").mkdir(parents=True)
-    (folder / "moirae.yaml").write_text(WORKSPACE)
+    (folder / "moirae.yaml").write_text(workspace)
     settings = load_settings_from_environment(folder / "moirae.yaml")
     try:
         with filled(settings) as opened:
@@ -96,6 +108,16 @@ def files_with(folder: Path, text: str = SECRET) -> list[str]:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 if content.find(text.encode()) >= 0:
                     found.append(str(path.relative_to(folder)))
+    return found
+
+
+def objects_with(url: str, text: str = SECRET) -> list[str]:
+    """The objects below a URL that hold a text."""
+    found: list[str] = []
+    for listed in ObjectFolder(url).list():
+        with listed.path.open() as file:
+            if text.encode() in file.read():
+                found.append(str(listed.path))
     return found
 
 
@@ -152,6 +174,52 @@ def test_unread_batches_lose_their_lines(archive: Filled) -> None:
     archive.archive()
     assert [n for n, _ in archived_users(archive) if n > 200] == [204]
     assert files_with(archive.settings.home) == []
+
+
+def test_archive_and_batches_in_object_storage(public_folder: Path, bucket: str) -> None:
+    locations = f"archive: {bucket}/archive\nlanding: {bucket}/landing\n"
+    with filled_archive(public_folder / "objects", WORKSPACE + locations) as archive:
+        lines = [json.dumps(make_row(number)) for number in (203, 204)]
+        archive.landing.write_batch("push-1", ".jsonl", "\n".join(lines).encode())
+        archive.landing.write_batch("push-2", ".csv.gz", gzip.compress(SECRET.encode()))
+        folders = {url.removeprefix(bucket).split("/")[1] for url in objects_with(bucket)}
+        assert folders == {"archive", "landing"}
+        row = erase(archive)
+        assert (row.rows, row.effects["changed"]["lines of batches"]) == (16, 2)
+        assert sum("earlier versions of objects" in place for place in row.effects["places"]) == 2
+        assert objects_with(bucket) == []
+        assert files_with(archive.settings.home) == []
+        archive.archive()
+        users = [(n, OTHER) for n in [*range(160), 204] if n % 10 != 3]
+        assert archived_users(archive) == users
+        assert problems_of(archive.settings) == []
+
+
+def test_external_database_of_a_role_that_owns_it(public_folder: Path) -> None:
+    """Its tables are written anew; what else its server keeps is named."""
+    dsn = create_database()
+    with sql.connect(dsn, application_name="tests") as superuser:
+        superuser.execute("CREATE ROLE erasing LOGIN")
+        superuser.execute("CREATE DATABASE erasing OWNER erasing")
+    owner = make_conninfo(dsn, user="erasing", dbname="erasing")
+    database = f"database: {json.dumps(owner)}\n"
+    with filled_archive(public_folder / "external", WORKSPACE + database) as archive:
+        archive.connection.execute(
+            "INSERT INTO audit (author, via, operation, arguments) VALUES ('a', 'cli', 'x', %s)",
+            (json.dumps({"text": SECRET}),),
+        )
+        row = erase(archive)
+        assert row.state == "done"
+        (text,) = (place for place in row.effects["places"] if "PostgreSQL" in place)
+        assert "write-ahead log" in text
+        with sql.connect(dsn, application_name="tests") as superuser:
+            superuser.execute("CHECKPOINT")
+            ((folder, oid),) = superuser.execute(
+                "SELECT current_setting('data_directory'), oid FROM pg_database "
+                "WHERE datname = 'erasing'"
+            ).fetchall()
+        assert files_with(Path(folder) / "base" / str(oid)) == []
+        assert files_with(archive.settings.home) == []
 
 
 def test_dead_letters_and_versions_of_relations_go(archive: Filled) -> None:
