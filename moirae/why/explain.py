@@ -3,22 +3,32 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros, from_micros, optional_datetime, to_micros
-from moirae.alerts import Event, FoldedAlert, make_alerting_rule
+from moirae.alerts import (
+    Event,
+    FoldedAlert,
+    evaluate_in_order,
+    find_spans,
+    fold_alerts,
+    make_alerting_rule,
+)
 from moirae.backtest import BacktestArchive
 from moirae.config import Settings, format_duration
 from moirae.errors import UsageError
 from moirae.evaluation.plan import ActiveRule
 from moirae.notify import Silence, make_alert_labels, make_policy
 from moirae.notify.routing.tree import find_routes
-from moirae.rules.requests import find_recalls_in_where
-from moirae.why.alerts_at import KeyEvents, find_open_alert
+from moirae.rules.requests import build_questions, find_recalls_in_where, where_needs_alerts
+from moirae.why.alerts_at import KeyEvents, find_open_alert, has_key
 from moirae.why.conditions import list_conditions
 from moirae.why.evaluation import KeySlice
 from moirae.why.explanation import Explanation, RouteReport, WhereReport
+from recall.norms import AlertSpan
 
 _MAX_EVENTS = 5  # newest events that are shown
 _MAX_ROWS = 5  # of an answer that are shown
@@ -87,7 +97,7 @@ def _explain_open(
         wait = format_duration(rule.spec.for_)
         reason = f"events have continued for {format_duration(elapsed)}; `for` is {wait}"
         return replace(explanation, verdict="pending", reason=reason, deciding=[f"for: {wait}"])
-    where = _evaluate_where(rule, archive, alert)
+    where = _evaluate_where(rule, archive, alert, explanation.key)
     if where is not None and where.verdict is False:
         return replace(
             explanation,
@@ -104,17 +114,40 @@ def _explain_open(
 
 
 def _evaluate_where(
-    rule: ActiveRule, archive: BacktestArchive, alert: FoldedAlert
+    rule: ActiveRule, archive: BacktestArchive, alert: FoldedAlert, key: Mapping[str, str]
 ) -> WhereReport | None:
     if rule.spec.where is None or rule.recalls_every_event:
         return None
     event = alert.first_event
     finder = archive.finder
     names = sorted(find_recalls_in_where(rule.definition))
-    answers = finder.answer_recalls(rule, [event], names).get(event.eid, {})
+    spans: dict[UUID, tuple[AlertSpan, ...]] = {}
+    if where_needs_alerts(rule.definition, rule.tables):
+        spans[event.eid] = _find_earlier_spans(rule, archive, key, event.ts)
+    answers = finder.answer_recalls(rule, [event], names, alerts=spans).get(event.eid, {})
     rows = {name: list(answers.get(name, ()))[:_MAX_ROWS] for name in names}
-    verdict = finder.evaluate_conditions(rule, [event])[event.eid]
+    verdict = finder.evaluate_conditions(rule, [event], spans)[event.eid]
     return WhereReport(rule.spec.where, verdict, rows)
+
+
+def _find_earlier_spans(
+    rule: ActiveRule, archive: BacktestArchive, key: Mapping[str, str], before: Micros
+) -> tuple[AlertSpan, ...]:
+    """Those of the alerts of a key that `where` has not hidden, as far as its norms look back."""
+    questions = build_questions(rule.definition, rule.tables)
+    reach = max(questions[name].range or 0 for name in find_recalls_in_where(rule.definition))
+    events = archive.finder.find_tried_events(rule, TimeRange(before - reach, before))
+    alerts = fold_alerts(
+        (event for event in events if has_key(event, key)),
+        make_alerting_rule(rule.definition).timing,
+        before,
+    )
+    fired = [
+        (each.first_event, each.lifetime) for each in alerts if each.lifetime.fired is not None
+    ]
+    verdicts = evaluate_in_order(fired, partial(archive.finder.evaluate_conditions, rule))
+    shown = [lifetime for event, lifetime in fired if verdicts[event.eid] is not False]
+    return find_spans(shown, before)
 
 
 def _explain_presence(rule: ActiveRule, explanation: Explanation) -> str:
