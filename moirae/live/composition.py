@@ -284,7 +284,12 @@ def build_live_process(
         periodics.append(Periodic("watch backups", _BACKUP_INTERVAL, overdue_backup.run_once))
     if no_input is not None:
         periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
-    declarations = DeclarationWatch(settings, partial(apply_incident_settings, incidents))
+
+    def apply(changed: Settings) -> None:
+        apply_incident_settings(incidents, changed)
+        retention.keep_alerts(changed.alerts.keep)
+
+    declarations = DeclarationWatch(settings, apply)
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),

@@ -55,10 +55,15 @@ class Retention:
         self._gateway = RetentionGateway(connection)
         self._streams = StreamGateway(connection)
         self._settings = settings
+        self._keep_alerts = settings.alerts.keep
         self._outboxes = outboxes
         self._pending_batches = pending_batches
         self._min_age = min_age
         self._compaction = LedgerCompaction(connection, compact_after)
+
+    def keep_alerts(self, keep: timedelta | None) -> None:
+        """Let alerts expire by the key `alerts.keep` of a changed workspace file."""
+        self._keep_alerts = keep
 
     def run_once(self, archive: ArchiveWriter) -> bool:
         """Delete one batch of each kind of row. Returns whether there are more at once."""
@@ -156,7 +161,7 @@ class Retention:
 
     def _delete_old_alerts(self, archive: ArchiveWriter) -> bool:
         """Delete alerts by their own retention; return whether there are more."""
-        keep = self._settings.alerts.keep
+        keep = self._keep_alerts
         watermarks = filter(None, map(archive.watermark, archive.progress))
         newest = max(watermarks, default=None)
         if keep is None or newest is None:
@@ -176,7 +181,7 @@ class Retention:
         last_event = self._outboxes["events"].last_sequence
         # Alerts go first: without its tasks or context, an alert would get them anew.
         deletions: list[Callable[[], int]] = []
-        if self._settings.alerts.keep is None:
+        if self._keep_alerts is None:
             deletions.append(lambda: gateway.delete_alerts(time, min_age, limit))
         deletions += [
             lambda: gateway.delete_tasks(before, min_age, limit),

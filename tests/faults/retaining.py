@@ -1,4 +1,4 @@
-"""A process that archives numbered rows, settles an event for each unit, and forgets what has left,
+"""A process that archives numbered rows, settles an event and an alert for each unit, and forgets what has left,
 until killed.
 
 Unit k holds the rows k·100 … k·100+99, a millisecond of event time each, one of them twice, and
@@ -31,6 +31,14 @@ START = 1_767_225_600_000_000
 # either.
 RETENTION = 5.0
 
+_ALERT = """
+WITH alert AS (
+    INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at,
+        events, ends_at)
+    VALUES (%(id)s, %(id)s, 'g/r', '1', 'f', '{}', '{}', '{}', 'resolved', %(at)s, %(at)s, %(at)s, 1, %(at)s)
+    ON CONFLICT DO NOTHING RETURNING id), note AS (
+    INSERT INTO alert_notes (alert_id, kind, author, text) SELECT id, 'note', 'ada', 'x' FROM alert)
+INSERT INTO judgements (eid, past_eid, helps, author) SELECT id, id, true, 'ada' FROM alert"""
 _SETTLED = (
     "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
     " VALUES (%s, 'g/r', '1', %s, 'f', '{}', '{}', true) ON CONFLICT DO NOTHING"
@@ -81,9 +89,9 @@ def main(workspace: Path) -> None:
             [SourceUnit("s", f"landing/{unit}.jsonl", JSONL, lambda unit=unit: _lines(unit))],
             1 << 57,
         )
-        connection.execute(
-            _SETTLED, (UUID(int=unit), from_micros(START + (unit * ROWS + ROWS - 1) * 1000))
-        )
+        happened_at = from_micros(START + (unit * ROWS + ROWS - 1) * 1000)
+        connection.execute(_SETTLED, (UUID(int=unit), happened_at))
+        connection.execute(_ALERT, {"id": UUID(int=unit), "at": happened_at})
         unit += 1
         archive.record_results(roller.collect_results())
         roller.submit(

@@ -24,7 +24,10 @@ from tests.faults.retaining import ROWS, main
 from tests.workspaces import one_stream
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
-WORKSPACE = one_stream(rows=1000, keep="3s")
+WORKSPACE = one_stream(rows=1000, keep="3s") + "alerts: {keep: 1s}\n"
+_INCOMPLETE = """
+SELECT count(*) FROM alerts a FULL JOIN judgements j ON j.eid = a.eid
+LEFT JOIN alert_notes n ON n.alert_id = a.id WHERE a.id IS NULL OR j.eid IS NULL OR n.id IS NULL"""
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,7 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
                 if finding.problems
             ]
             assert not wrong
+            assert _count(connection, _INCOMPLETE) == 0, "of an alert is only a part left"
         connection.close()
 
 
@@ -74,6 +78,11 @@ def _forgets(connection: Connection[Any]) -> bool:
     """Whether the oldest chunks have left, and fewer rows are there than one for each unit that
     ever was.
     """
-    rows = "SELECT (SELECT count(*) FROM units) + (SELECT count(*) FROM events) + (SELECT count(*) FROM chunks)"
-    (row_count,) = connection.execute(rows).fetchone() or (0,)
-    return Catalog(connection).chunks()[0].id > 0 and int(row_count) < _units(connection)
+    tables = ("units", "events", "chunks", "alerts")
+    row_count = sum(_count(connection, f"SELECT count(*) FROM {table}") for table in tables)
+    return Catalog(connection).chunks()[0].id > 0 and row_count < _units(connection)
+
+
+def _count(connection: Connection[Any], query: str) -> int:
+    (count,) = connection.execute(query.encode()).fetchone() or (0,)
+    return int(count)
