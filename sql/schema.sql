@@ -969,7 +969,7 @@ CREATE TABLE incident_alerts (
     incident  uuid NOT NULL REFERENCES incidents (id) ON DELETE CASCADE,
     -- The order in which alerts were placed.
     number    bigint GENERATED ALWAYS AS IDENTITY,
-    -- A hash of rule and key: decisions are about alerts of two series.
+    -- A keyed hash of rule and key: decisions are about alerts of two series.
     series    text NOT NULL,
     overlap   double precision NOT NULL,
     -- Why it is in this incident: a sentence, which may name values.
@@ -979,6 +979,29 @@ CREATE TABLE incident_alerts (
     placed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX incident_alerts_by_incident ON incident_alerts (incident);
+
+-- In which incidents alerts were before people split or merged them.
+CREATE TABLE incident_moves (
+    alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
+    incident uuid NOT NULL,
+    until    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (alert_id, until)
+);
+CREATE INDEX incident_moves_by_incident ON incident_moves (incident);
+CREATE FUNCTION note_move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO incident_moves (alert_id, incident) VALUES (OLD.alert_id, OLD.incident);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER alert_moved AFTER UPDATE OF incident ON incident_alerts FOR EACH ROW
+    WHEN (OLD.incident <> NEW.incident) EXECUTE FUNCTION note_move();
+-- In which incident an alert was at a time.
+CREATE FUNCTION incident_at(alert uuid, moment timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$
+    SELECT coalesce(
+        (SELECT m.incident FROM incident_moves m WHERE m.alert_id = alert AND m.until > moment ORDER BY m.until LIMIT 1),
+        (SELECT m.incident FROM incident_alerts m WHERE m.alert_id = alert))
+$$;
 
 -- Alerts that fired and are not placed yet.
 CREATE TABLE unplaced_alerts (

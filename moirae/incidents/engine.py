@@ -7,7 +7,7 @@ decided something; see `Grouper.put`.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from uuid import UUID
 
 import sql
@@ -21,6 +21,7 @@ from moirae.incidents.overlap import HISTORY
 from moirae.topology import Topology, load_topology, surround, to_location
 from recall.similarity import count_terms
 from sql.alerts import GroupedAlertRow, IncidentDecisionRow, IncidentGateway, NewPlacement
+from sql.archive import ErasureGateway
 
 CONTEXT_WAIT = timedelta(seconds=2)
 """How long an alert waits for its context."""
@@ -43,6 +44,7 @@ class IncidentEngine:
     ) -> None:
         self._connection = connection
         self._gateway = IncidentGateway(connection)
+        self._key = ErasureGateway(connection).get_key()
         self._policy = policy
         self._steps = steps
         self._find_changes = find_changes
@@ -140,14 +142,19 @@ class IncidentEngine:
                 self._steps,
                 changes_by_alert[row.id],
             )
-            series = make_series(row.rule, row.fingerprint)
+            series = make_series(self._key, row.rule, row.fingerprint)
             alerts.append(AlertFeatures(row.id, series, to_micros(row.starts_at), features))
         return alerts
 
 
-def make_series(rule: str, fingerprint: str) -> str:
-    """Names the alerts of one rule and key. It holds no value."""
-    return blake2b(f"{rule}\0{fingerprint}".encode(), digest_size=12).hexdigest()
+def make_series(key: bytes, rule: str, fingerprint: str) -> str:
+    """Names the alerts of one rule and key for good, so that nobody can tell values from it.
+
+    `key`: of the keyed hashes of the workspace.
+    """
+    # Decisions of earlier versions, whose alerts may be gone, had the inner hash.
+    inner = blake2b(f"{rule}\0{fingerprint}".encode(), digest_size=12).hexdigest()
+    return sha256(key + inner.encode()).hexdigest()
 
 
 def _to_decision(row: IncidentDecisionRow) -> Decision:

@@ -106,6 +106,7 @@ EXEMPT_TABLES: dict[str, str] = {
     "file_checks": "names of files of the archive",
     "flows": "declared names",
     "incidents": "states",
+    "incident_moves": "IDs",
     "growing_files": "hashes, and names of source files, which the command names",
     "held_relations": "fingerprints",
     "learned_models": "models; those of rules with erased events are deleted",

@@ -36,8 +36,8 @@ SELECT EXISTS (SELECT FROM contexts c
 -- that have one; for events in the background, and if `needs_settled`, it must be settled. `previous`:
 -- the last event of the alert before that of the event, of the same key, if `needs_previous`. `alerts`: the spans
 -- of the alerts of that key that had fired by the event, as they were known at its time, if `needs_alerts`: start,
--- end, whether it was resolved as needing no action, and, if `needs_incidents`, start and end of its incident once all
--- alerts of that which had fired were resolved. `undecided`: `where` may still
+-- end, whether it was resolved as needing no action, and, if `needs_incidents`, start and end of its incident then, once
+-- all alerts of that which had fired were resolved. `undecided`: `where` may still
 -- withdraw one of those before the event's own.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
     e.ts < %(background_before)s AS background,
@@ -61,8 +61,11 @@ SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bi
                 (extract(epoch FROM min(q.starts_at)) * 1000000)::bigint,
                 CASE WHEN bool_and(coalesce(q.ends_at <= e.ts, false))
                     THEN (extract(epoch FROM max(q.ends_at)) * 1000000)::bigint END) AS span
-            FROM incident_alerts m JOIN incident_alerts o ON o.incident = m.incident JOIN alerts q ON q.id = o.alert_id
-            WHERE m.alert_id = p.id AND q.fired_at <= e.ts AND q.state <> 'withdrawn' AND NOT q.past
+            FROM (SELECT incident_at(p.id, e.ts) AS id) m
+            CROSS JOIN LATERAL (SELECT o.alert_id FROM incident_alerts o WHERE o.incident = m.id
+                UNION SELECT o.alert_id FROM incident_moves o WHERE o.incident = m.id) o
+            JOIN alerts q ON q.id = o.alert_id AND incident_at(q.id, e.ts) = m.id
+            WHERE q.fired_at <= e.ts AND q.state <> 'withdrawn' AND NOT q.past
               AND q.history IS DISTINCT FROM 'withdrawn'
             HAVING bool_and(EXISTS (SELECT FROM alert_notes n
                 WHERE n.alert_id = q.id AND n.kind = 'resolution' AND n.at <= e.ts))

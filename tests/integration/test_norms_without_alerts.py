@@ -12,13 +12,16 @@ import yaml
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+from archiver.times import to_micros
 from moirae.backtest.run import Backtest, find_notes, plan_backtest
 from moirae.config.settings import Settings
 from moirae.evaluation.plan import ActiveRule
 from moirae.incidents import GroupingPolicy, IncidentEngine
 from moirae.incidents.changes import NearbyChanges
 from moirae.runtime import database
+from moirae.why import explain_alert
 from recall.replay import SqlReplayer, replay
+from sql.alerts import IncidentGateway
 from tests.integration.history import no_relations, no_spark, run_until
 from tests.integration.test_hybrid_contexts import ingest, recalls
 from tests.integration.test_rules_over_recalls import follow, open_tasks, processes
@@ -122,6 +125,9 @@ def test_past_alerts_are_not_normal(world: World) -> None:
     assert len(alerts) == 2
     engine = IncidentEngine(world.connection, GroupingPolicy(), 1, lambda *_: NearbyChanges())
     engine.run_to_end()
+    # They were two incidents at the time of the third event, whatever people have decided since.
+    incidents = world.connection.execute("SELECT DISTINCT incident FROM incident_alerts").fetchall()
+    IncidentGateway(world.connection).merge(incidents[0][0], incidents[1][0], "one failure")
     for (alert,), days in zip(alerts, (8, 10), strict=True):
         world.connection.execute(
             "INSERT INTO alert_notes (alert_id, kind, author, text, effect, at) "
@@ -178,6 +184,7 @@ def test_backtest_decides_by_norms_as_live_detection_has(
     for start, end in pairwise((0, *(incident + 1 for incident in INCIDENTS), 10 * DAY)):
         ingest(world, *(row for row in rows if start <= row[0] < end))
         _decide_live(world)
+    ingest(world, (INCIDENTS[2] + 7_200, "h1", 50.0))  # settles the rules
     live: dict[str, list[bool]] = {"alerts": [], "none": []}
     for rule, history in world.connection.execute(
         "SELECT split_part(rule, '/', 2), history FROM alerts ORDER BY starts_at"
@@ -185,6 +192,7 @@ def test_backtest_decides_by_norms_as_live_detection_has(
         live[rule].append(history == "withdrawn")
     archive = open_world_archive(world)
     tested: dict[str, list[bool]] = {}
+    explained: dict[str, tuple[str, int]] = {}
     for definition in rules:
         rule = ActiveRule.of_workspace(definition, workspace_settings)
         plan = plan_backtest(rule, archive, lambda newest: 0, None)
@@ -197,5 +205,12 @@ def test_backtest_decides_by_norms_as_live_detection_has(
         assert any("alerts of the range only" in note for note in find_notes(rule)) is (
             exclude == "alerts"
         )
+        explanation = explain_alert(
+            rule, archive, {"host": "h1"}, to_micros(START) + INCIDENTS[2] * 1_000_000
+        )
+        assert explanation.where is not None
+        (norm,) = explanation.where.answers["norm"]
+        explained[exclude] = explanation.verdict, norm["excluded"]
+    assert explained == {"alerts": ("firing", 2), "none": ("hidden", 0)}
     assert tested == {"alerts": [False, False, False], "none": [False, True, True]}
     assert live == tested
