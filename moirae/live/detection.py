@@ -68,7 +68,6 @@ class Detector:
         self._connection = connection
         self._registry = RuleRegistry(connection)
         self._store = AlertStore(connection)
-        self._alerts = AlertGateway(connection)
         self._ledger = Ledger(connection)
         self.silent_alerts = silent_alerts
         self._active_rules = active_rules
@@ -537,7 +536,7 @@ class Detector:
         versions: dict[str, str] = {}
         event_counts: dict[str, int] = {}
         with self._connection.transaction():
-            open_since = self._alerts.list_unsettled_rules(from_micros(horizon))
+            open_since = AlertGateway(self._connection).list_unsettled_rules(from_micros(horizon))
             for rule in rule_slice.rules:
                 name = rule.name
                 if name in failed:
