@@ -16,7 +16,7 @@ from recall.query import sql_names
 from recall.requests import Piece, RecallEvent
 
 # Spark's earliest timestamp, 0001-01-01, in microseconds.
-_MIN_TIMESTAMP = -62_135_596_800_000_000
+MIN_TIMESTAMP = -62_135_596_800_000_000
 _TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 # Spark types that have the same values in JSON and Arrow.
 PLAIN_TYPES = {
@@ -83,7 +83,7 @@ def create_pending_table(events: Sequence[PendingEvent], attributes: Mapping[str
         eids.append(str(pending.event.eid))
         times.append(pending.event.ts)
         start, end = pending.range
-        lows.append(_MIN_TIMESTAMP if start is None else start)
+        lows.append(MIN_TIMESTAMP if start is None else start)
         highs.append(end)
     columns = {
         sql_names.EID: pa.array(eids),

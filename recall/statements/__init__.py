@@ -11,7 +11,7 @@ from recall.statements.file_rows import (
     FileRows,
     divide_files,
 )
-from recall.statements.file_scan import scan_files, select_range
+from recall.statements.file_scan import DUCKDB_TYPES, scan_files, select_range
 from recall.statements.part_task import (
     PartJob,
     PartOutcome,
@@ -24,6 +24,7 @@ WORKER_DAEMON = "recall.statements.worker_daemon"
 """The module of the process from which Spark forks the workers of tasks."""
 
 __all__ = [
+    "DUCKDB_TYPES",
     "DuckDBStatements",
     "FilePart",
     "FileRows",

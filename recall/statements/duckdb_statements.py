@@ -3,8 +3,9 @@
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -55,8 +56,13 @@ class DuckDBStatements:
         """See `StatementEngine`."""
         self._connection.unregister(name)
 
-    def run(self, statement: Statement, time_limit: float | None = None) -> pa.Table:
-        """See `StatementEngine`."""
+    def run(
+        self,
+        statement: Statement,
+        time_limit: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """See `StatementEngine`. `parameters`: values that the text names as `$NAME`."""
         names: list[str] = []
 
         def register(name: str, rows: pa.Table) -> None:
@@ -70,7 +76,7 @@ class DuckDBStatements:
                     register(name, rows)
                 for name, sql in statement.views.items():
                     register(name, self._connection.execute(sql).to_arrow_table())
-                return self._connection.execute(statement.text).to_arrow_table()
+                return self._connection.execute(statement.text, parameters).to_arrow_table()
         finally:
             for name in names:
                 self._connection.unregister(name)

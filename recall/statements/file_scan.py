@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from archiver.read import StreamSnapshot
     from archiver.time_range import TimeRange
 
-_DUCKDB_TYPES = {
+DUCKDB_TYPES = {
     "string": "VARCHAR",
     "boolean": "BOOLEAN",
     "int": "INTEGER",
@@ -33,7 +33,7 @@ def scan_files(snapshot: "StreamSnapshot") -> str:
     for name, type_name in schema.columns.items():
         is_added = any(name not in earlier.schema.columns for earlier in schema.earlier)
         if is_added and name not in snapshot.rewritten:
-            added.append(f'NULL::{_DUCKDB_TYPES[type_name]} AS "{name}"')
+            added.append(f'NULL::{DUCKDB_TYPES[type_name]} AS "{name}"')
     if added:
         source = f"(FROM {source} UNION ALL BY NAME SELECT {', '.join(added)} WHERE false)"
     if not snapshot.rewritten:
@@ -41,7 +41,7 @@ def scan_files(snapshot: "StreamSnapshot") -> str:
     names = ['"_extra"', '"_late"']
     for name, type_name in schema.columns.items():
         stored_name = snapshot.rewritten[name].name if name in snapshot.rewritten else name
-        names.append(f'CAST("{stored_name}" AS {_DUCKDB_TYPES[type_name]}) AS "{name}"')
+        names.append(f'CAST("{stored_name}" AS {DUCKDB_TYPES[type_name]}) AS "{name}"')
     return f"(SELECT {', '.join(names)} FROM {source})"
 
 

@@ -32,6 +32,7 @@ from archiver.times import to_micros
 from recall.engines.answers import to_json_value
 from recall.engines.duckdb import wide_scan
 from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.duckdb.one_event import write_one_event_query
 from recall.engines.duckdb.wide_scan import WideScanEngine
 from recall.engines.routing import choice
 from recall.engines.routing.partial_cache import PartialCache
@@ -394,6 +395,32 @@ def test_engines_agree_about_plain_rows(
     router = EngineRouter(spark, local, PartialCache(), setting="local")
     merged = [(event, partials.get(str(event.eid))) for event in EVENTS]
     assert router.compute_answers(template, merged, {}) == expected
+
+
+@_any_pieces(60)
+@example("SELECT count(*) AS c, min(event.ts) AS t FROM s GROUP BY event.limit", None, 60)
+@example("SELECT s.ok AS o, avg(s.v - event.limit) AS a FROM s GROUP BY s.ok, event.host", 10, 40)
+@given(
+    recall_queries(),
+    st.one_of(st.none(), st.integers(0, 100)),
+    st.sampled_from([25, 50, 75, 40, 100]),
+)
+def test_event_alone_has_its_answer_among_others(
+    archive: Path, sql: str, low: int | None, high: int
+) -> None:
+    """Alone, its values are parameters of the statement; among others, the columns of a table."""
+    template = make_template(sql)
+    start = None if low is None else to_micros(START + timedelta(minutes=low))
+    piece = Piece(0, start, to_micros(START + timedelta(minutes=high)))
+    for local in (LocalEngine(reader(archive, 0)), LocalEngine(reader(archive, 1 << 20))):
+        if not local.supports(template):
+            return
+        assert write_one_event_query(template, rows_in_range=False) is not None
+        among_others = local.compute_partial(template, [(event, piece) for event in EVENTS], {})
+        alone: dict[str, pa.Table] = {}
+        for event in EVENTS:
+            alone |= local.compute_partial(template, [(event, piece)], {})
+        assert are_equal(sort_rows(alone), sort_rows(among_others)), sql
 
 
 @pytest.mark.slow

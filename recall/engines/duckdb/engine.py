@@ -15,6 +15,7 @@ from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows
 from recall.engines.attribute_values import find_values, join_values
 from recall.engines.duckdb import merge as merging
+from recall.engines.duckdb.one_event import OneEventQuery
 from recall.engines.duckdb.portable import PortableQueries, PortableQuery
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import create_pending_table, list_pending, list_ranges
@@ -77,6 +78,12 @@ class LocalEngine:
             return [{} for _ in partial_queries]
         scan = self._scan_sql(stream, snapshot, partial_queries)
         try:
+            if len(pieces) == 1:
+                one_event = portable_queries[0].one_event
+                if _all_rows_in_range(snapshot, pieces):
+                    one_event = portable_queries[0].one_event_in_range
+                if one_event is not None:
+                    return [self._compute_for_one_event(partial_queries[0], one_event, scan)]
             statements = []
             for number, query in enumerate(partial_queries):
                 self._register_events(number, query)
@@ -85,6 +92,15 @@ class LocalEngine:
             return list(map(split_answers, partial_queries, tables))
         except pa.ArrowException as error:
             raise SparkRequired(str(error)) from error
+
+    def _compute_for_one_event(
+        self, query: PartialQuery, one_event: OneEventQuery, scan: str
+    ) -> dict[str, pa.Table]:
+        ((event, piece),) = query.event_pieces
+        (stream,) = _streams(query.template)
+        text = f'WITH "_in_{stream}" AS ({scan}) {one_event.text} LIMIT {row_limit(1)}'
+        rows = self._duckdb.run(Statement(text), parameters=one_event.bind(event, piece))
+        return split_answers(query, rows)
 
     def _register_events(self, number: int, query: PartialQuery) -> None:
         """Register the events of a query as a table under the number of the query."""

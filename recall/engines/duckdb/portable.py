@@ -12,6 +12,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from archiver.read import Reader
+from recall.engines.duckdb.one_event import OneEventQuery, write_one_event_query
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
@@ -49,6 +50,16 @@ class PortableQuery:
     def rows_in_range_sql(self) -> str:
         """The query without that filter, if all rows lie in the piece."""
         return to_duckdb_sql(self.template.partial_rows_in_range.query)
+
+    @cached_property
+    def one_event(self) -> OneEventQuery | None:
+        """The query about a single event; None: it is read like several."""
+        return write_one_event_query(self.template, rows_in_range=False)
+
+    @cached_property
+    def one_event_in_range(self) -> OneEventQuery | None:
+        """`one_event` if all rows lie in its piece."""
+        return write_one_event_query(self.template, rows_in_range=True)
 
 
 class PortableQueries:
