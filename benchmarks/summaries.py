@@ -29,7 +29,6 @@ from benchmarks.long_history import (
     BenchmarkHistory,
     ask_history,
     build_summaries,
-    count_tasks,
     create_engines,
     create_history,
     create_manager,
@@ -84,7 +83,8 @@ class SummarisedHistory:
         request = RecallRequest("bench/r", "1", "norm", _QUESTION, event, level=0)
         Ledger(connection).add([request])
         began = time.monotonic()
-        while count_tasks(connection, "state <> 'done'"):
+        self._committed_at = 0.0
+        while not self._committed_at:
             self.manager.run_once()
             self.manager.wait_for_query()
         self.check(event)

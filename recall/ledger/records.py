@@ -1,7 +1,7 @@
 """Values of the recall ledger: tasks, the results of their turns, revisions. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -75,6 +75,10 @@ class Task:
     @property
     def id(self) -> UUID:
         return self.spec.id
+
+    def at_start(self) -> "Task":
+        """The task behind the pieces that it skips."""
+        return replace(self, progress=replace(self.progress, next=self.progress.skipped))
 
 
 @dataclass(frozen=True)

@@ -216,8 +216,11 @@ class Ledger:
         """What each query of an SQL task has read."""
         return self._tasks.list_reads(task)
 
-    def pin_pieces(self, task: Task) -> Task:
-        """Store which pieces a task reads, before it reads any of them; returns it at its start."""
+    def pin_pieces(self, task: Task, started: bool = False) -> Task:
+        """Store which pieces a task reads; returns it at its start.
+
+        `started`: its first query has started, see `mark_query_started`.
+        """
         progress = task.progress
         stored = None
         if progress.pieces is not None:
@@ -229,8 +232,9 @@ class Ledger:
             corpus=progress.corpus,
             model=progress.model,
             skipped=progress.skipped,
+            started=started,
         )
-        return replace(task, progress=replace(progress, next=progress.skipped))
+        return task.at_start()
 
     def mark_query_started(self, tasks: Collection[UUID]) -> None:
         """Record that a query for these tasks starts.

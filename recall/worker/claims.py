@@ -140,7 +140,7 @@ class TaskClaimer:
         if task.progress.pieces is None:
             task = self._plan(task, template, chunks, summarised)
             if template is not None:  # a comparison pins what it reads at its first turn
-                task = self._recorder.pin_pieces(task)
+                task = self._recorder.plan_pieces(task)
         values: Sequence[ValueRange | None] = ()
         if template is not None:
             values = self._ranking.find_values(template, task.progress.pieces or ())

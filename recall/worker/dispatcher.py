@@ -131,7 +131,6 @@ class Dispatcher:
             batches.append(ReadBatch(turns, event_tables))
         all_turns = [turn_task for batch in batches for turn_task in batch.turns]
         self._active_tasks.stride.charge_pieces(turn.charges)
-        self._recorder.begin_query([turn_task.spec for turn_task in all_turns])
         job = self._workers.start(
             [turn_task.spec.id for turn_task in all_turns],
             "history query",
@@ -139,6 +138,8 @@ class Dispatcher:
         )
         self.jobs.append(job)
         self._turns_by_job[job] = all_turns
+        # While it runs: the database takes as long to store this as a short query takes.
+        self._recorder.begin_query([turn_task.spec for turn_task in all_turns])
 
     def _turn_tasks(self, parts: Sequence[PlannedTask]) -> list[TurnTask]:
         tasks = self._active_tasks.tasks

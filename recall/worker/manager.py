@@ -50,6 +50,8 @@ _SYNC_INTERVAL = 0.25  # seconds
 _RECLAIM_INTERVAL = 1.0  # seconds
 # Between two searches for events without progress.
 _STALLED_INTERVAL = 5.0  # seconds
+# Between two times at which the figures of recalls are stored.
+_FLOWS_INTERVAL = 1.0  # seconds
 _LOAD_INTERVAL = 2.0  # seconds
 _HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
@@ -144,6 +146,7 @@ class RecallManager:
                 Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
                 Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
                 Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
+                Periodic("store flows", _FLOWS_INTERVAL, self._recorder.store_flows),
             ]
         )
         self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
@@ -186,6 +189,7 @@ class RecallManager:
 
     def shut_down(self) -> None:
         """Start no more queries. Results of running ones are discarded and read again later."""
+        self._recorder.store_flows()
         self._preparation.shut_down()
         self._workers.close()
         if self._live_rows is not None:
@@ -218,10 +222,12 @@ class RecallManager:
         if self._config.only_task is not None:
             self._claimer.claim_task(self._config.only_task)
             self._dispatch()
+            self._recorder.pin_planned()
             return
         for level in (0, 1):
             self._claimer.claim(level)
             self._dispatch()
+            self._recorder.pin_planned()
 
     def _dispatch(self) -> None:
         deadline = time.monotonic() + _DISPATCH_TIME_LIMIT

@@ -42,7 +42,24 @@ class TurnRecorder:
         self._active_tasks = active_tasks
         self._metrics = metrics
         self._flows = FlowGateway(connection)
+        # What turns have added to the figures of their recalls since these were stored.
+        self._new_flows: list[FlowRow] = []
+        # The tasks whose pieces are not stored yet, by ID.
+        self._planned: dict[UUID, Task] = {}
         self._on_answers = on_answers
+
+    def plan_pieces(self, task: Task) -> Task:
+        """Let `begin_query` or `pin_planned` store which pieces a task reads.
+
+        Returns the task at its start.
+        """
+        self._planned[task.id] = task
+        return task.at_start()
+
+    def pin_planned(self) -> None:
+        """Store the pieces of tasks that have no query yet."""
+        for task_id in list(self._planned):
+            self._ledger.pin_pieces(self._planned.pop(task_id))
 
     def pin_pieces(self, task: Task) -> Task:
         """Store which pieces a task reads, before it reads any; returns the task at its start."""
@@ -53,38 +70,58 @@ class TurnRecorder:
         return pinned
 
     def begin_query(self, tasks: Sequence[TaskSpec]) -> None:
-        """Record that a query for these tasks starts: they are busy until it is recorded."""
+        """Record that a query for these tasks has started: they are busy until it is recorded."""
+        pinned: list[UUID] = []
         for task in tasks:
             self._active_tasks.set_busy(task, True)
+            planned = self._planned.pop(task.id, None)
+            if planned is None:
+                pinned.append(task.id)
+            else:
+                self._ledger.pin_pieces(planned, started=True)
         # If the process is killed before the query ends, that counts as a failed attempt.
-        self._ledger.mark_query_started([task.id for task in tasks])
+        if pinned:
+            self._ledger.mark_query_started(pinned)
 
     def record(self, turns: Sequence[TurnTask], results: Sequence[TurnResult]) -> list[Task]:
         """Store the results of one query in one transaction; returns the tasks that have ended."""
+        flows: list[FlowRow] = []
+        for turn, result in zip(turns, results, strict=True):
+            is_active = self._active_tasks.find(turn.spec) is not None
+            if is_active and "/" in turn.spec.rule:  # ad-hoc queries have no rule
+                flows.append(_count_flow(turn.spec, result.statistics))
         ended = retry_on_deadlock(lambda: self._record_in_transaction(turns, results))
+        self._new_flows += flows
         self._on_answers()
         return ended
 
     def _record_in_transaction(
         self, turns: Sequence[TurnTask], results: Sequence[TurnResult]
     ) -> list[Task]:
-        ended = []
-        flows: list[FlowRow] = []
+        if len(turns) == 1:  # its only statements that belong together have a transaction
+            return self._record_results(turns, results)
         with self._connection.transaction():
-            if len(turns) > 1:
-                self._ledger.lock_tasks([turn.spec.id for turn in turns])
-            # Revision streams are locked in the order of (rule, name).
-            pairs = sorted(zip(turns, results, strict=True), key=_stream_order)
-            for turn, result in pairs:
-                self._active_tasks.set_busy(turn.spec, False)
-                is_active = self._active_tasks.find(turn.spec) is not None
-                task = self._record_result(turn.spec, result)
-                if task is not None:
-                    ended.append(task)
-                if is_active and "/" in turn.spec.rule:  # ad-hoc queries have no rule
-                    flows.append(_count_flow(turn.spec, result.statistics))
-            self._flows.add(flows)
+            self._ledger.lock_tasks([turn.spec.id for turn in turns])
+            return self._record_results(turns, results)
+
+    def _record_results(
+        self, turns: Sequence[TurnTask], results: Sequence[TurnResult]
+    ) -> list[Task]:
+        ended = []
+        # Revision streams are locked in the order of (rule, name).
+        pairs = sorted(zip(turns, results, strict=True), key=_stream_order)
+        for turn, result in pairs:
+            self._active_tasks.set_busy(turn.spec, False)
+            task = self._record_result(turn.spec, result)
+            if task is not None:
+                ended.append(task)
         return ended
+
+    def store_flows(self) -> None:
+        """Store what recalls have processed since the last call."""
+        if self._new_flows:
+            self._flows.add(self._new_flows)
+            self._new_flows = []
 
     def _record_result(self, spec: TaskSpec, result: TurnResult) -> Task | None:
         """Store the result of a turn; returns the task if it has ended with it."""

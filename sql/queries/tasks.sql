@@ -109,10 +109,10 @@ SELECT DISTINCT (piece->>0)::integer FROM tasks, jsonb_array_elements(pieces) AS
 WHERE state IN ('waiting', 'running', 'suspended')
 
 -- pin_pieces --
--- Store what a task reads, at its first history query. The commit of its answer makes this durable as well:
--- it does not wait for the disk by itself.
+-- Store what a task reads, before or when its first history query starts. The commit of its answer makes this durable
+-- as well: it does not wait for the disk by itself.
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s,
-    model = %(model)s
+    model = %(model)s, asked_at = CASE WHEN %(started)s THEN clock_timestamp() END
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
   AND set_config('synchronous_commit', 'off', true) = 'off'
 

@@ -330,8 +330,12 @@ class TaskGateway(Gateway):
         corpus: int | None,
         model: int | None,
         skipped: int,
+        started: bool,
     ) -> None:
-        """Store what a task reads, before it reads any of it; its cursor is behind `skipped`."""
+        """Store what a task reads; its cursor is behind `skipped`.
+
+        `started`: its first query has started, see `mark_query_started`.
+        """
         self._execute(
             "pin_pieces",
             id=id,
@@ -340,6 +344,7 @@ class TaskGateway(Gateway):
             corpus=corpus,
             model=model,
             skipped=skipped,
+            started=started,
         )
 
     def list_reads(self, id: UUID) -> list[Read]:

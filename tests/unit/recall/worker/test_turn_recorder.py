@@ -58,6 +58,8 @@ class FakeLedger:
     results: list[TurnResult] = field(default_factory=list)
     deferred: list[UUID] = field(default_factory=list)
     put_offs: list[timedelta] = field(default_factory=list)
+    started: list[UUID] = field(default_factory=list)
+    pinned: list[tuple[UUID, bool]] = field(default_factory=list)
 
     def advance(self, task: Task, result: TurnResult) -> tuple[str, TaskProgress] | None:
         if self.error is not None and result.state != "failed":
@@ -86,7 +88,10 @@ class FakeLedger:
         self.put_offs.append(delay)
 
     def mark_query_started(self, tasks: list[UUID]) -> None:
-        """Marked in the database."""
+        self.started += tasks
+
+    def pin_pieces(self, task: Task, started: bool = False) -> None:
+        self.pinned.append((task.id, started))
 
 
 class Setup:
@@ -130,8 +135,26 @@ def test_recorded_turn_moves_the_task_and_frees_it() -> None:
     assert setup.now.has_improved
     assert not setup.now.is_busy
     assert setup.before.progress.next == 0
+    setup.recorder.store_flows()
+    setup.recorder.store_flows()
     (flow,) = setup.connection.stored
     assert (flow["kind"], flow["rows"], flow["results"], flow["seconds"]) == ("recall", 1, 1, 0.5)
+
+
+def test_pieces_are_stored_once_with_the_first_query_or_without_one() -> None:
+    setup = Setup(FakeLedger())
+    task = setup.before.task
+    skipped = replace(task, progress=replace(task.progress, skipped=1))
+    assert setup.recorder.plan_pieces(skipped).progress.next == 1
+    setup.recorder.begin_query([task.spec])
+    setup.recorder.pin_planned()
+    setup.recorder.begin_query([task.spec])
+    assert setup.ledger.pinned == [(TASK_ID, True)]
+    assert setup.ledger.started == [TASK_ID]
+    setup.recorder.plan_pieces(task)
+    setup.recorder.pin_planned()
+    setup.recorder.pin_planned()
+    assert setup.ledger.pinned == [(TASK_ID, True), (TASK_ID, False)]
 
 
 @pytest.mark.parametrize(
