@@ -209,7 +209,7 @@ def _is_object(value: Any) -> bool:
 def _infer_lines(
     path: Path, lines: Sequence[bytes], encoding: str | None
 ) -> Iterator[tuple[Format, dict[str, Any]]]:
-    count = min(len(lines), 200)
+    sample = lines[:200]
     for name in (*_LINE_FORMATS, "logfmt"):
         records = sample_records(path, Format(name, encoding=encoding))
         if name == "logfmt" and not all(len(record) > 1 for record in records):
@@ -217,7 +217,9 @@ def _infer_lines(
         if name == "syslog" and not _names_origins(records):
             continue  # times before texts
         is_short = name in ("combined", "common") and len(lines) <= 3
-        if records and (is_short or len(records) >= _MIN_SHARE * count):
+        # Parts of a line of a container are read with its end.
+        parts = sum(map(_is_part_of_line, sample)) if name == "cri" else 0
+        if records and (is_short or len(records) >= _MIN_SHARE * (len(sample) - parts)):
             yield Format(name), {"format": name}
         elif name == "klog" and re.match(KLOG_START.encode(), lines[0]) and records:
             # Traces of stacks follow.
@@ -225,6 +227,11 @@ def _infer_lines(
                 Format(name, starts_with=KLOG_START),
                 {"format": name, "starts_with": KLOG_START},
             )
+
+
+def _is_part_of_line(line: bytes) -> bool:
+    """Whether more of the line follows, as container runtimes write it."""
+    return re.match(rb"\S+ (?:stdout|stderr) P\b", line) is not None
 
 
 def _names_origins(records: Sequence[Mapping[str, Any]]) -> bool:

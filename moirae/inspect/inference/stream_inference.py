@@ -22,6 +22,7 @@ _KEY_NAMES = (
     "system", "unit", "site", "service", "name", "id",
 )  # fmt: skip
 # Other names of integers that are no amounts: host_id, nodeId, rack_number.
+_TEXT_NAMES = ("message", "msg", "text", "body", "log")  # say what happened, not to what
 _NUMBER_OF_THING = re.compile(r"(?:[_. -](?i:id|num|no|number)|[a-z](?:Id|ID|Num|No|Number))$")
 _TIME_OF_DAY = re.compile(r"(?:^|\W)[0-9]{1,2}:[0-9]{2}:[0-9]{2}\b")
 _NO_VALUE = (None, MISSING)
@@ -279,7 +280,8 @@ def _rank_key(summary: FieldSummary) -> int | None:
     rank = _KEY_NAMES.index(plain) if plain in _KEY_NAMES else None
     repeats = summary.distinct <= max(1, summary.count * _MAX_KEY_SHARE)
     if summary.type == "string" and summary.time is None:
-        if rank is None and repeats:
+        # Of a field of any name, one value tells nothing.
+        if rank is None and repeats and summary.distinct > 1 and plain not in _TEXT_NAMES:
             return len(_KEY_NAMES) + 1
         return rank
     if summary.type == "bigint" and repeats:

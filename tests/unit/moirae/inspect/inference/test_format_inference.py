@@ -204,3 +204,10 @@ def test_export_of_the_journal_names_the_format_that_is_read(tmp_path: Path) -> 
     path.write_text("__CURSOR=s=1\n__REALTIME_TIMESTAMP=1795168800123456\nMESSAGE=a\n\n")
     with pytest.raises(ValueError, match="`journalctl -o json`"):
         propose_stream([path])
+
+
+def test_lines_of_containers_that_are_mostly_parts_are_joined(tmp_path: Path) -> None:
+    parts = "".join(f"2026-11-20T10:00:00.{number}Z stdout P a\n" for number in range(5))
+    declaration, rows = _propose(tmp_path / "0.log", f"{parts}2026-11-20T10:00:01Z stdout F b\n")
+    assert declaration["source"]["format"] == "cri"
+    assert [row["message"] for row in rows] == ["aaaaab"]

@@ -182,6 +182,9 @@ def test_records_with_many_texts_are_summarized_in_little_time(tmp_path: Path) -
         ({"bytes": "{i}", "vmId": "{i}"}, ["vmId"]),
         ({"host": "a", "node": "{i}"}, ["host"]),
         ({"bytes": "{i}", "paid": "1"}, None),
+        ({"cause": "x", "bytes": "{i}"}, None),
+        ({"message": "m{i}", "pool": "p{i}"}, ["pool"]),
+        ({"message": "m{i}", "bytes": "{i}"}, None),
     ],
 )
 def test_numbers_of_things_are_keys(tmp_path: Path, fields: dict[str, str], key: Any) -> None:
