@@ -11,7 +11,7 @@ from archiver.read.reader import (
     read_files,
 )
 from archiver.read.recent_rows import RecentRows
-from archiver.read.stream_rows import read_stream_rows
+from archiver.read.stream_rows import read_newest_rows, read_stream_rows
 from archiver.read.time_travel import ReaderAt
 
 __all__ = [
@@ -26,5 +26,6 @@ __all__ = [
     "filter_time_range",
     "find_first_time",
     "read_files",
+    "read_newest_rows",
     "read_stream_rows",
 ]

@@ -1,14 +1,17 @@
 """Reads rows of a stream around an event, as far as pages can show them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import StreamSchema, StreamTable
 from archiver.time_range import TimeRange
-from archiver.times import from_micros, micros_column
+from archiver.times import Micros, from_micros, micros_column
 
 _MAX_ROWS = 2_000_000  # of the files that are read at once
 
@@ -44,6 +47,37 @@ def read_stream_rows(
         [_filter_rows(entry, table.schema, key, time_range) for entry in tables]
     )
     return rows if len(rows) else "no rows in this range"
+
+
+def read_newest_rows(
+    table: StreamTable,
+    key: Mapping[str, Any],
+    columns: Sequence[str],
+    ranges: Sequence[TimeRange],
+    max_rows: int,
+) -> tuple[pa.Table | None, Micros | None]:
+    """The time, the key and some columns of the rows of a key in some ranges, and a time: rows before
+    it were left out; None: all were read.
+
+    Files are read once each, newest first, up to `max_rows` rows of all keys. No rows: None.
+    """
+    listed = {file.path: file for part in ranges for file in table.data_files(part)}
+    files = sorted(listed.values(), key=lambda file: file.newest, reverse=True)
+    counts = accumulate(file.rows for file in files)
+    count = sum(1 for rows in counts if rows <= max_rows)
+    since = max((file.newest + 1 for file in files[count:]), default=None)
+    unbroken = TimeRange(since, None)
+    names = list(dict.fromkeys([table.schema.time, *key, *columns]))
+    tables: list[pa.Table] = []
+    table.fetch(files[:count])
+    for file in files[:count]:
+        with suppress(FileNotFoundError):  # it has expired meanwhile
+            rows = _filter_rows(table.read_file(file.path, names), table.schema, key, unbroken)
+            times = micros_column(rows, table.schema.time)
+            is_in_range = np.logical_or.reduce([part.mask(times) for part in ranges])
+            tables.append(rows.filter(pa.array(is_in_range)))
+    all_rows = pa.concat_tables(tables) if tables else None
+    return (all_rows if all_rows else None), since
 
 
 def _filter_rows(

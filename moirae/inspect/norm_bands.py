@@ -1,7 +1,7 @@
 """The bands of an event's norms around it, hour by hour, for charts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,24 +11,31 @@ import pyarrow as pa
 
 import sql
 from archiver.delta import StreamSchema, StreamTable
-from archiver.read import read_stream_rows
+from archiver.read import read_newest_rows
 from archiver.storage import StorageRoot
 from archiver.time_range import TimeRange
-from archiver.times import Micros, duration_to_micros, from_micros, micros_column
+from archiver.times import (
+    Micros,
+    duration_to_micros,
+    from_micros,
+    micros_column,
+    optional_datetime,
+)
 from recall.history_ranges import HOUR, Season
 from recall.ledger import Ledger
 from recall.norms import NormSpec, compute_band
 from recall.requests import RecallEvent
 
-_MAX_ROWS = 5_000_000  # of the files that are read; more take seconds
+_MAX_ROWS = 2_000_000  # of the files that are read; more take seconds
 
 
 @dataclass(frozen=True)
 class NormBand:
     """What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
 
-    Of the rows before the event that it compares at that time. `reason`: why there is no band; None:
-    there is one.
+    Of the rows before the event that it compares at that time. `since`: earlier rows are left out,
+    since they are too many to be read for a chart; None: none are. `reason`: why there is no band;
+    None: there is one.
     """
 
     recall: str
@@ -40,6 +47,7 @@ class NormBand:
     q025: Sequence[float]
     median: Sequence[float]
     q975: Sequence[float]
+    since: datetime | None = None
     reason: str | None = None
 
 
@@ -69,8 +77,9 @@ def load_norm_bands(
         shown = TimeRange(
             event.ts - duration_to_micros(before), event.ts + duration_to_micros(after)
         )
+        band = NormBand(row.recall, stream, spec.of, season, [], [], [], [], [])
         rows = _read_rows(storage, schemas_by_name[stream], spec, season, event, reach)
-        bands.append(_make_band(row.recall, stream, spec, season, event, shown, rows))
+        bands.append(_add_hours(band, season, spec, event, shown, rows))
     return bands
 
 
@@ -81,8 +90,10 @@ def _read_rows(
     season: Any,
     event: RecallEvent,
     reach: Micros,
-) -> pa.Table | str:
-    """The time and value of rows of the event's key, as far as the shown hours need them."""
+) -> tuple[pa.Table, Micros | None] | str:
+    """The time and value of rows of the event's key, as far as the shown hours need them, and since
+    when; or why there are none.
+    """
     past = TimeRange(event.ts - spec.span, event.ts)
     ranges: Sequence[TimeRange] = (past,)
     if season != "none":
@@ -90,42 +101,36 @@ def _read_rows(
     if not StreamTable.exists(storage, schema.name):
         return "nothing is archived yet"
     table = StreamTable(storage, schema)
-    files = {file.path: file.rows for part in ranges for file in table.data_files(part)}
-    if sum(files.values()) > _MAX_ROWS:
-        return f"more than {_MAX_ROWS:,} rows to read"
     key: Mapping[str, Any] = {name: event.attributes.get(name) for name in spec.by or ()}
-    parts = [read_stream_rows(table, key, [spec.of], part, _MAX_ROWS) for part in ranges]
-    tables = [part.select([schema.time, spec.of]) for part in parts if not isinstance(part, str)]
-    if not tables:
-        return "no earlier rows"
-    return pa.concat_tables(tables).rename_columns(["ts", "value"])
+    rows, since = read_newest_rows(table, key, [spec.of], ranges, _MAX_ROWS)
+    if rows is None:
+        return "no earlier rows" if since is None else f"more than {_MAX_ROWS:,} rows to read"
+    return rows.select([schema.time, spec.of]).rename_columns(["ts", "value"]), since
 
 
-def _make_band(
-    recall: str,
-    stream: str,
-    spec: NormSpec,
+def _add_hours(
+    band: NormBand,
     season: Any,
+    spec: NormSpec,
     event: RecallEvent,
     shown: TimeRange,
-    rows: pa.Table | str,
+    rows_since: tuple[pa.Table, Micros | None] | str,
 ) -> NormBand:
-    if isinstance(rows, str):
-        return NormBand(recall, stream, spec.of, season, [], [], [], [], [], rows)
+    if isinstance(rows_since, str):
+        return replace(band, reason=rows_since)
+    rows, since = rows_since
     values = rows["value"].cast(pa.float64()).to_numpy(zero_copy_only=False)
     times = micros_column(rows, "ts")
     pieces = compute_band(
         spec, season, event.ts, shown, times, values.astype(np.float64), event.alerts
     )
-    return NormBand(
-        recall,
-        stream,
-        spec.of,
-        season,
+    return replace(
+        band,
         starts=[from_micros(piece.start) for piece in pieces],
         ends=[from_micros(piece.end) for piece in pieces],
         q025=[piece.band.q025 for piece in pieces],
         median=[piece.band.median for piece in pieces],
         q975=[piece.band.q975 for piece in pieces],
+        since=optional_datetime(since),
         reason=None if pieces else "too few cycles",
     )

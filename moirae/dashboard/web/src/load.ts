@@ -2,6 +2,7 @@
 
 import { ApiError } from "./api";
 import { useCallback, useEffect, useRef, useState } from "react";
+import { useSearchParams } from "react-router";
 
 export interface Loaded<Data> {
   data: Data | null;
@@ -65,4 +66,21 @@ export function useLoaded<Data>(
     setData((value) => (value === null ? value : change(value)));
   }, []);
   return { data, error, isMissing, reload, update };
+}
+
+/** The filters of a page, which its address has, and what changes some of them; an empty one is none. */
+export function useFilters(): [URLSearchParams, (change: Record<string, string>) => void] {
+  const [parameters, setParameters] = useSearchParams();
+  function select(change: Record<string, string>): void {
+    const next = new URLSearchParams(parameters);
+    for (const [name, value] of Object.entries(change)) {
+      if (value) {
+        next.set(name, value);
+      } else {
+        next.delete(name);
+      }
+    }
+    setParameters(next);
+  }
+  return [parameters, select];
 }

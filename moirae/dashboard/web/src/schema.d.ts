@@ -4433,8 +4433,9 @@ export interface components {
          * NormBand
          * @description What a norm says is usual of a column from each of `starts` to each of `ends`, by quantiles.
          *
-         *     Of the rows before the event that it compares at that time. `reason`: why there is no band; None:
-         *     there is one.
+         *     Of the rows before the event that it compares at that time. `since`: earlier rows are left out,
+         *     since they are too many to be read for a chart; None: none are. `reason`: why there is no band;
+         *     None: there is one.
          */
         NormBand: {
             /** Recall */
@@ -4455,6 +4456,8 @@ export interface components {
             median: number[];
             /** Q975 */
             q975: number[];
+            /** Since */
+            since?: string | null;
             /** Reason */
             reason?: string | null;
         };

@@ -59,6 +59,21 @@ def test_each_hour_has_the_quantiles_of_the_key_in_its_season(
     assert (whole.starts, whole.median) == ([TS - 2 * HOUR], [11.5])
 
 
+def test_as_many_of_the_newest_rows_are_read_as_are_quick_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = StreamTable(tmp_path, schema())
+    for day in range(10, 0, -1):
+        times = [TS - day * 24 * HOUR + hours * HOUR for hours in range(24)]
+        append(table, [{"ts": ts, "host": "a", "cpu": float(day)} for ts in times])
+    assert load(tmp_path, monkeypatch)[0].median[-1] == 5.5
+    monkeypatch.setattr(norm_bands, "_MAX_ROWS", 24 * 6)
+    (band,) = load(tmp_path, monkeypatch)
+    assert band.since is not None
+    assert timedelta(0) < band.since - (TS - 7 * 24 * HOUR + 23 * HOUR) < HOUR
+    assert (band.median[-1], band.reason) == (3.5, None), "of six days"
+
+
 def test_reason_is_given_where_there_is_no_band(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ import { type AlertDetails, type Answer, type Command, type Verb, describeProble
 import { type Remedy, findSimilar, isOpen, listTags } from "../answers";
 import { useKeys } from "../keys";
 import { formatAbout, formatDuration } from "../time";
-import { formatCount } from "./common";
+import { FormFooter, formatCount } from "./common";
 import { type ResolutionDetails, ResolutionFields } from "./fixes";
 
 const EFFECT_POLL = 400; // milliseconds
@@ -346,14 +346,7 @@ export function NoteDialog({ kind, tags, present, close, save }: NoteProps) {
         </Form>
         <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </ModalBody>
-      <ModalFooter>
-        <Button type="submit" form="note-form" isDisabled={!isComplete || isSaving}>
-          {button}
-        </Button>
-        <Button variant="link" onClick={close} isDisabled={isSaving}>
-          Close
-        </Button>
-      </ModalFooter>
+      <FormFooter form="note-form" button={button} isComplete={Boolean(isComplete)} isSaving={isSaving} close={close} />
     </Modal>
   );
 }

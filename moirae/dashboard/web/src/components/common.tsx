@@ -1,6 +1,6 @@
 // Small parts that several pages use.
 
-import { Alert as Message, EmptyState, EmptyStateBody, Label, Skeleton } from "./library";
+import { Alert as Message, Button, EmptyState, EmptyStateBody, Label, ModalFooter, Skeleton } from "./library";
 import { type ReactNode, useEffect, useSyncExternalStore } from "react";
 import { Link } from "react-router";
 import type { Alert } from "../api";
@@ -23,6 +23,40 @@ export function Time({ value, brief = false }: { value: string | number; brief?:
     <time dateTime={new Date(value).toISOString()} title={formatTime(value)}>
       {brief ? age : `${formatTime(value)} (${age})`}
     </time>
+  );
+}
+
+/** A similarity from 0 to 1. `title`: of what. */
+export function Score({ score, title }: { score: number; title: string }) {
+  return (
+    <span className="score" title={title}>
+      {score.toFixed(2)}
+      <span className="score-name">similarity</span>
+      <meter min={0} max={1} value={score} aria-label={`Score ${score.toFixed(2)}`} />
+    </span>
+  );
+}
+
+interface FooterProps {
+  /** ID of the form that is submitted. */
+  form: string;
+  button: string;
+  isComplete: boolean;
+  isSaving: boolean;
+  close: () => void;
+}
+
+/** The buttons of a dialog with a form. */
+export function FormFooter({ form, button, isComplete, isSaving, close }: FooterProps) {
+  return (
+    <ModalFooter>
+      <Button type="submit" form={form} isDisabled={!isComplete || isSaving}>
+        {button}
+      </Button>
+      <Button variant="link" onClick={close} isDisabled={isSaving}>
+        Close
+      </Button>
+    </ModalFooter>
   );
 }
 

@@ -1,13 +1,13 @@
 // What an operator decides about an incident.
 
-import { Alert as Message, AlertActionCloseButton, Button, Form, FormGroup, Modal, ModalBody, ModalFooter, ModalHeader, TextArea, TextInput } from "./library";
+import { Alert as Message, AlertActionCloseButton, Button, Form, FormGroup, Modal, ModalBody, ModalHeader, TextArea, TextInput } from "./library";
 import { type FormEvent, useState } from "react";
 import { useNavigate } from "react-router";
 import { type IncidentDetails, type IncidentPage, type PastIncident, describeProblem, get, post } from "../api";
 import { useLoaded } from "../load";
 import { formatMinute } from "../time";
 import { NoteDialog } from "./actions";
-import { formatCount } from "./common";
+import { FormFooter, formatCount } from "./common";
 import { describeRules } from "./incident";
 
 const CANDIDATES = 50; // incidents that are offered for a merge
@@ -160,14 +160,7 @@ function DecisionDialog({ decision, incident, close, save }: DialogProps) {
         </Form>
         <div role="alert">{problem && <Message isInline isPlain variant="danger" title={problem} />}</div>
       </ModalBody>
-      <ModalFooter>
-        <Button type="submit" form="decision-form" isDisabled={!isComplete || isSaving}>
-          {button}
-        </Button>
-        <Button variant="link" onClick={close} isDisabled={isSaving}>
-          Close
-        </Button>
-      </ModalFooter>
+      <FormFooter form="decision-form" button={button} isComplete={isComplete} isSaving={isSaving} close={close} />
     </Modal>
   );
 }

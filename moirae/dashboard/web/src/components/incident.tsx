@@ -5,7 +5,7 @@ import { Link } from "react-router";
 import { type Incident, type IncidentDetails, type IncidentPage, type PastIncident, get } from "../api";
 import { useLoaded } from "../load";
 import { formatDuration } from "../time";
-import { StateLabel, Time, alertTitle, describeKey, formatCount, shortName } from "./common";
+import { Score, StateLabel, Time, alertTitle, describeKey, formatCount, shortName } from "./common";
 import { RemedyLabels } from "./fixes";
 import { LongText } from "./text";
 
@@ -115,11 +115,7 @@ export function SimilarIncident({ past }: { past: PastIncident }) {
     <Card component="article" isCompact className="similar" aria-label={`Similar incident of ${past.starts_at}`}>
       <CardBody>
         <div className="similar-head">
-          <span className="score" title="Similarity of the contexts of all alerts, from 0 to 1">
-            {past.score.toFixed(2)}
-            <span className="score-name">similarity</span>
-            <meter min={0} max={1} value={past.score} aria-label={`Score ${past.score.toFixed(2)}`} />
-          </span>
+          <Score score={past.score} title="Similarity of the contexts of all alerts, from 0 to 1" />
           <div>
             <h3>
               <Link to={`/incidents/${past.id}`}>{describeRules(past.rules)}</Link>

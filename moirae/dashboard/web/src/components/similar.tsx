@@ -6,7 +6,7 @@ import { Link } from "react-router";
 import { type Hit, type Judgement, describeProblem } from "../api";
 import { describeHit, describeLength, describeReturn, findRemedy } from "../answers";
 import { SessionContext } from "../session";
-import { Time } from "./common";
+import { Score, Time } from "./common";
 import { FixRecord, type Fixes, RemedyLabels } from "./fixes";
 import { LongText } from "./text";
 
@@ -43,11 +43,7 @@ export function SimilarAlert({ eid, hit, judgements, fixes, judge }: Props) {
     <Card component="article" isCompact className="similar" aria-label={`Similar past alert ${hit.rank}`}>
       <CardBody>
         <div className="similar-head">
-          <span className="score" title="Similarity of the contexts, from 0 to 1">
-            {hit.score.toFixed(2)}
-            <span className="score-name">similarity</span>
-            <meter min={0} max={1} value={hit.score} aria-label={`Score ${hit.score.toFixed(2)}`} />
-          </span>
+          <Score score={hit.score} title="Similarity of the contexts, from 0 to 1" />
           <div>
             <h3>{past?.alert ? <Link to={`/alerts/${past.alert}`}>{title}</Link> : title}</h3>
             <p className="note">

@@ -59,6 +59,7 @@ import { SimilarAlert } from "../components/similar";
 import { FoldedSection, LongText } from "../components/text";
 import { WhyCard } from "../components/why";
 import { useKeys } from "../keys";
+import { formatMinute } from "../time";
 import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
 import { useIsOperator } from "../session";
@@ -532,13 +533,12 @@ function TimelineCharts({ timeline, bands, attributes, span, choose }: ChartsPro
           {stream}: {reason}
         </p>
       ))}
-      {bands
-        .filter(({ reason }) => reason !== null)
-        .map(({ recall, reason }) => (
-          <p key={recall} className="note">
-            No usual range of {recall}: {reason}
-          </p>
-        ))}
+      {bands.map(({ recall, reason, since }) => (
+        <p key={recall} className="note">
+          {reason !== null && `No usual range of ${recall}: ${reason}`}
+          {reason === null && since && `Usual range of ${recall}: of rows since ${formatMinute(since)}, as earlier ones are too many for a chart`}
+        </p>
+      ))}
     </>
   );
 }

@@ -1,13 +1,12 @@
 import { Button, Card, CardBody, CardTitle, Checkbox, FormSelect, FormSelectOption, Label, PageSection, SearchInput, Title } from "../components/library";
 import { type FormEvent, type KeyboardEvent, useState } from "react";
-import { useSearchParams } from "react-router";
 import { type Alert, type AlertDelivery, type AlertPage, type AppliedRule, type Occurrence, get, post } from "../api";
 import { NoteDialog } from "../components/actions";
 import { AlertLink, HistoryLabel, Pending, SeverityLabel, StateLabel, Time, alertTitle, formatCount, shortName, shorten, useTitle } from "../components/common";
 import { DeliveryNote, useDeliveries } from "../components/notifications";
 import { cutText } from "../components/text";
 import { moveFocus, useKeys } from "../keys";
-import { useLoaded } from "../load";
+import { useFilters, useLoaded } from "../load";
 import { useIsOperator } from "../session";
 import { formatDay, formatDuration, formatMinute } from "../time";
 
@@ -21,7 +20,7 @@ const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 export function HistoryPage() {
   useTitle("History");
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters, select] = useFilters();
   const text = parameters.get("text") ?? "";
   const rule = parameters.get("rule") ?? "";
   const label = parameters.get("label") ?? "";
@@ -37,18 +36,6 @@ export function HistoryPage() {
     k: () => moveFocus(".alert-list .entry", -1),
     "/": () => document.querySelector<HTMLElement>("#search input")?.focus(),
   });
-
-  function select(change: Record<string, string>): void {
-    const next = new URLSearchParams(parameters);
-    for (const [name, value] of Object.entries(change)) {
-      if (value) {
-        next.set(name, value);
-      } else {
-        next.delete(name);
-      }
-    }
-    setParameters(next);
-  }
 
   return (
     <PageSection>

@@ -2,12 +2,12 @@
 
 import { Button, Checkbox, FormSelect, FormSelectOption, PageSection, Title } from "../components/library";
 import { useState } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 import { type Incident, type IncidentPage, get } from "../api";
 import { Pending, formatCount, useTitle } from "../components/common";
 import { IncidentLabels, IncidentTimes, describeRules } from "../components/incident";
 import { moveFocus, useKeys } from "../keys";
-import { useLoaded } from "../load";
+import { useFilters, useLoaded } from "../load";
 
 const INTERVAL = 5_000; // milliseconds
 const PAGE_SIZE = 50;
@@ -16,7 +16,7 @@ const STATES = ["proposed", "confirmed"];
 
 export function IncidentsPage() {
   useTitle("Incidents");
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters, select] = useFilters();
   const [size, setSize] = useState(PAGE_SIZE);
   const active = parameters.get("active") === "true";
   const unresolved = parameters.get("unresolved") === "true";
@@ -31,16 +31,6 @@ export function IncidentsPage() {
     k: () => moveFocus(".alert-list .entry", -1),
   });
 
-  function select(name: string, value: string): void {
-    const next = new URLSearchParams(parameters);
-    if (value) {
-      next.set(name, value);
-    } else {
-      next.delete(name);
-    }
-    setParameters(next);
-  }
-
   return (
     <PageSection>
       <Title headingLevel="h1">Incidents</Title>
@@ -48,14 +38,14 @@ export function IncidentsPage() {
         Alerts near in time whose contexts, places or changes overlap, proposed as one failure. Each alert keeps its own page and messages.
       </p>
       <div className="incident-filters" role="group" aria-label="Filters">
-        <Checkbox id="active" label="Firing now" isChecked={active} onChange={(_, checked) => select("active", checked ? "true" : "")} />
+        <Checkbox id="active" label="Firing now" isChecked={active} onChange={(_, checked) => select({ active: checked ? "true" : "" })} />
         <Checkbox
           id="unresolved"
           label="Not resolved"
           isChecked={unresolved}
-          onChange={(_, checked) => select("unresolved", checked ? "true" : "")}
+          onChange={(_, checked) => select({ unresolved: checked ? "true" : "" })}
         />
-        <FormSelect value={state} onChange={(_, value) => select("state", value)} aria-label="State" className="rule-select">
+        <FormSelect value={state} onChange={(_, value) => select({ state: value })} aria-label="State" className="rule-select">
           <FormSelectOption value="" label="Proposed and confirmed" />
           <FormSelectOption value="proposed" label="Proposed" />
           <FormSelectOption value="confirmed" label="Confirmed" />
