@@ -77,9 +77,7 @@ class AlertNarrator:
             assert answer.coverage is not None
             coverage = (f"  ({_format_coverage(answer.coverage)})", "dim")
             if answer.rows:
-                statistics = answer.rows[0]
-                if statistics["samples"]:
-                    self._console.print(format_norm(statistics, answer.coverage))
+                self._print_norm(answer.rows[0], answer.coverage)
             elif answer.hits is not None:
                 if answer.hits:
                     self._first_hits[eid] = answer.hits[0].eid
@@ -113,8 +111,16 @@ class AlertNarrator:
         for answer in answers:
             if answer.kind != "sql" or answer.coverage is None:
                 continue
-            if answer.rows and answer.rows[0]["samples"]:
-                self._console.print(format_norm(answer.rows[0], answer.coverage))
+            if answer.rows:
+                self._print_norm(answer.rows[0], answer.coverage)
+
+    def _print_norm(self, answer: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:
+        """Of a recall `normal` its sentence, of statistics the mean, if there are samples."""
+        if "says" in answer:
+            label = (f"    {answer['verdict']} there: ", "dim")
+            self._print_hanging(Text.assemble(label), Text(str(answer["says"])))
+        elif answer["samples"]:
+            self._console.print(format_norm(answer, coverage))
 
     def _print_hits(self, hits: Sequence[SimilarEvent]) -> None:
         """Print each hit with its first resolution."""

@@ -24,6 +24,15 @@ class RunningProcess(NamedTuple):
     ends: int
 
 
+class ExperimentStart(NamedTuple):
+    """A user starts an experiment on a host."""
+
+    starts: int
+    host: int
+    experiment: str
+    user: str
+
+
 class _ExperimentProfile(NamedTuple):
     """How an experiment runs. `host_share` and `run_length`: from, to."""
 
@@ -101,6 +110,14 @@ class ProcessTable:
 
     def __init__(self, processes: Iterable[RunningProcess]) -> None:
         rows = list(processes)
+        self.starts = sorted(
+            {
+                ExperimentStart(row.starts, row.host, row.trace.experiment, row.trace.user)
+                for row in rows
+                if row.trace.experiment != _SYSTEM_EXPERIMENT
+            }
+        )
+        """Those of experiments, by time."""
         self._traces = sorted(
             {row.trace for row in rows},
             key=lambda trace: (trace.experiment, trace.user, trace.process),

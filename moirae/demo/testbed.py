@@ -1,8 +1,8 @@
 """A seeded simulator of a shared research testbed: nodes, experiments, failures with hidden causes.
 
 The symptom of a failure (in the streams ``node`` and ``ping``, or silence) shows its kind. Its
-cause shows only in ``process``: in the processes on the host from half an hour before the failure
-until its end.
+cause shows in ``process``: in the processes on the host from half an hour before the failure until
+its end; and in ``started``, as the start of an experiment.
 
 Times inside this module are integer milliseconds since the epoch; spans are in milliseconds;
 percentages are 0 to 100; arrays hold one element per row unless stated otherwise. Two testbeds of
@@ -36,7 +36,7 @@ from moirae.demo.sampling import (
     to_millis,
 )
 
-StreamName = Literal["node", "process", "ping"]
+StreamName = Literal["node", "process", "ping", "started"]
 STREAMS: tuple[StreamName, ...] = get_args(StreamName)
 StreamRow = dict[str, str | float]
 Columns = dict[str, Iterable[str | float]]
@@ -126,11 +126,14 @@ class Testbed:
 
     def history(self, stream: StreamName) -> Iterator[tuple[date, list[StreamRow]]]:
         """The rows of history, one batch per UTC day in order, sorted by ts within the day."""
-        period = _HISTORY_PERIODS[stream]
+        period = _HISTORY_PERIODS.get(stream, DAY)
         offsets = self._draw_offsets(stream, period // SECOND) * SECOND
         start, end = self._start, self._live_start
         for midnight in range(start - start % DAY, end, DAY):
             window = (max(midnight, start), min(midnight + DAY, end))
+            if stream == "started":
+                yield from_millis(midnight).date(), self._list_starts(window, "s")[1]
+                continue
             host, ts = sample_times(window, start, period, offsets)
             host, ts = self._drop_silent(host, ts)
             rng = self._rng(f"history {stream} {midnight}")
@@ -148,7 +151,27 @@ class Testbed:
         first, last = np.searchsorted(ts, [to_millis(since), to_millis(until)])
         return rows[first:last]
 
+    def _list_starts(
+        self, window: tuple[int, int], unit: Literal["s", "ms"]
+    ) -> tuple[Ints, list[StreamRow]]:
+        """The times and rows of the stream `started`."""
+        start, end = window
+        starts = [entry for entry in self._processes.starts if start <= entry.starts < end]
+        ts = np.array([entry.starts for entry in starts], dtype=np.int64)
+        rows: list[StreamRow] = [
+            {
+                "ts": text,
+                "host": self._hosts[entry.host],
+                "experiment": entry.experiment,
+                "user": entry.user,
+            }
+            for text, entry in zip(format_times(ts, unit), starts, strict=True)
+        ]
+        return ts, rows
+
     def _draw_live_rows(self, stream: StreamName) -> tuple[Ints, list[StreamRow]]:
+        if stream == "started":
+            return self._list_starts((self._live_start, self._end), "ms")
         period = _LIVE_PERIODS[stream]
         offsets = self._draw_offsets(stream, period)
         window = (self._live_start, self._end)
