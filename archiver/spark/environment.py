@@ -14,8 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-DRIVER_ENVIRONMENT = "MOIRAE_DRIVER_ENVIRONMENT"
-"""The environment variable of executors with the driver's description, as JSON."""
+from archiver.task_environment import DRIVER_ENVIRONMENT
+
 MISMATCH = "executor refused"
 """How the error of a task that was refused begins."""
 # Packages whose code tasks run, and libraries whose version may change an answer.

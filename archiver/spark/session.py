@@ -19,10 +19,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
-from archiver.spark.environment import DRIVER_ENVIRONMENT, describe_environment
+from archiver.spark.environment import describe_environment
 from archiver.spark.jvm_output import select_unexpected
 from archiver.spark.paths import CLASS_ARCHIVE, JARS, OWN_JAR
 from archiver.spark.scratch import scratch_folder
+from archiver.task_environment import DRIVER_ENVIRONMENT
 from archiver.threads import start_daemon
 
 _JVM_LOG = logging.getLogger("spark.jvm")

@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from archiver.clock import seconds_since_boot
 from archiver.periodic import Timer
 from archiver.storage.base import fsync_files
+from archiver.task_environment import find_task_folder
 
 # The cache is checked for eviction whenever 1/16 of its limit was added.
 _CHECK_FRACTION = 16
@@ -34,12 +36,14 @@ _ABANDONED_AFTER = 3 * 3600.0  # seconds
 _TIME_ORIGIN = (1 << 31) - (1 << 26)  # seconds
 _LOCK_FILE = ".lock"
 _PARTIAL_SUFFIX = ".part"
+_TASK_CACHE = "moirae-cache"
 
 
 class FileCache:
     """Files below `folder`, at most `limit` bytes unless leases require more.
 
-    `grace`: seconds for which a leased file stays.
+    `grace`: seconds for which a leased file stays. A cache that is sent to a task of another machine
+    is below the task's folder there.
     """
 
     def __init__(self, folder: Path, limit: int, grace: float) -> None:
@@ -48,6 +52,12 @@ class FileCache:
         self._grace = grace
         self._bytes_since_eviction = limit
         self._eviction_timer = Timer(_EVICTION_PAUSE, clock=seconds_since_boot)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        task_folder = find_task_folder()
+        if task_folder is not None:
+            self.folder = task_folder / _TASK_CACHE
 
     def lease(self, paths: Sequence[Path]) -> bool:
         """Keep files for a reader. Returns whether all of them exist."""

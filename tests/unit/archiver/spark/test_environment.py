@@ -5,12 +5,12 @@ import json
 import pytest
 
 from archiver.spark.environment import (
-    DRIVER_ENVIRONMENT,
     MISMATCH,
     compare_environments,
     describe_environment,
     find_mismatch,
 )
+from archiver.task_environment import DRIVER_ENVIRONMENT
 
 
 def test_process_with_the_same_software_runs_tasks() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import shutil
 import threading
 import time
@@ -12,7 +13,9 @@ from unittest.mock import Mock, patch
 import pytest
 
 import archiver.storage.file_cache
+from archiver.clock import seconds_since_boot
 from archiver.storage.file_cache import _TIME_ORIGIN, FileCache, _lease_end
+from archiver.task_environment import DRIVER_ENVIRONMENT
 
 GRACE = 100.0  # seconds
 NOW = 100_000.0  # seconds since boot
@@ -167,3 +170,15 @@ def test_partial_file_without_its_time_yet_is_not_taken_for_abandoned(
         path.write_bytes(b"x")
         threads[0].join()
     assert threads
+
+
+def test_cache_in_a_task_of_another_machine_is_in_the_folder_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver.storage.file_cache, "seconds_since_boot", seconds_since_boot)
+    content = pickle.dumps(FileCache(tmp_path / "home of the driver", 1000, GRACE))
+    assert pickle.loads(content).folder == tmp_path / "home of the driver"
+    monkeypatch.setenv(DRIVER_ENVIRONMENT, "{}")
+    monkeypatch.setenv("SPARK_EXECUTOR_DIRS", str(tmp_path / "application"))
+    add_file(pickle.loads(content), "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["application"]
