@@ -88,7 +88,7 @@ test-fast: setup
 
 # A Spark cluster whose workers see no file of the driver; needs unshare (util-linux).
 test-cluster: setup
-	@$(BIN)/python -m pytest -s -m slow tests/e2e/test_cluster.py
+	@$(BIN)/python -m pytest -s -m 'slow or not slow' tests/e2e/test_cluster.py tests/e2e/test_cluster_answers.py
 
 slow: setup broker alertmanager
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
