@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recall.operators.arrow_types import arrow_type
+from recall.operators.frequent import frequent_values, merge_frequent
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
 from recall.operators.limits import check_limits
 from recall.operators.squares import read_sample, square_columns, with_sample, with_squares
@@ -49,6 +50,8 @@ def merge_tables(
         if partial is not None:
             check_limits(split, partial)
         return partial
+    if split.top is not None:
+        return merge_frequent(accumulator, partial)
     sample = read_sample(accumulator)
     if turn_seconds is not None:
         sample = sample.add_turn(turn_seconds)
@@ -164,6 +167,8 @@ def aggregate_values(
         return _empty_values(split, event, types)
     if split.selects_rows:
         return accumulator
+    if split.top is not None:
+        return frequent_values(accumulator, split.top)
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for name in (sql_names.EID, *split.groups):
         columns[name] = accumulator[name]

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 def estimated_outputs(split: Split) -> list[str]:
     """The outputs that have estimates with intervals: counts, sums and averages alone."""
     outputs_by_group, columns_by_output = _grouped_outputs(split)
-    if len(outputs_by_group) < len(split.groups):
+    if split.top is not None or len(outputs_by_group) < len(split.groups):
         return []
     counted = {a.value_column for a in split.aggregates if square_column(a)}
     return [output for output, column in columns_by_output.items() if column in counted]
@@ -44,7 +44,7 @@ def estimate_rows(
     so that rows can be told apart; otherwise the list is empty.
     """
     outputs_by_group, columns_by_output = _grouped_outputs(split)
-    if split.selects_rows or len(outputs_by_group) < len(split.groups):
+    if split.selects_rows or split.top is not None or len(outputs_by_group) < len(split.groups):
         return []
     key_outputs = [outputs_by_group[group] for group in split.groups]
     merged_rows = _rows_by_group(split, accumulator)

@@ -4,6 +4,7 @@ from sqlglot import exp
 
 from recall.query.parsing import parse
 from recall.query.parts import aggregates_of, normalize_aggregates, resolve_output
+from recall.query.top_values import expand_top
 
 
 def row_key_columns(sql: str) -> tuple[str, ...] | None:
@@ -11,7 +12,7 @@ def row_key_columns(sql: str) -> tuple[str, ...] | None:
 
     None: whole rows identify themselves, since there are no groups, or some are not selected.
     """
-    query = normalize_aggregates(parse(sql))
+    query = normalize_aggregates(expand_top(parse(sql)))
     if not isinstance(query, exp.Select) or query.args.get("distinct"):
         return None
     group = query.args.get("group")

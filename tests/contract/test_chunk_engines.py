@@ -29,7 +29,7 @@ from archiver.storage.base import StorageRoot
 from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
-from recall.engines.answers import to_json_value
+from recall.engines.answers import compute_answers, to_json_value
 from recall.engines.duckdb import wide_scan
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.duckdb.one_event import write_one_event_query
@@ -395,6 +395,50 @@ def test_engines_agree_about_plain_rows(
     router = EngineRouter(spark, local, PartialCache(), setting="local")
     merged = [(event, partials.get(str(event.eid))) for event in EVENTS]
     assert router.compute_answers(template, merged, {}) == expected
+
+
+@pytest.mark.parametrize("names", [EVENTS[:1], EVENTS])
+def test_most_frequent_values_of_pieces_are_those_of_all_rows(
+    archive: Path, names: list[RecallEvent]
+) -> None:
+    local = LocalEngine(reader(archive, 1 << 20))
+    top = make_template("SELECT top(s.n, 3) FROM s WHERE s.host = event.host")
+    every = make_template(
+        "SELECT s.n AS n, count(*) AS c FROM s WHERE s.host = event.host GROUP BY s.n"
+    )
+    assert local.supports(top)
+    for event in names:
+        among = EVENTS if len(names) > 1 else [event]
+        merged: pa.Table | None = None
+        for low, high in ((0, 20), (20, 60), (60, 100)):
+            edges = [to_micros(START + timedelta(minutes=minutes)) for minutes in (low, high)]
+            piece = Piece(0, edges[0], edges[1])
+            partials = local.compute_partial(top, [(other, piece) for other in among], {})
+            merged = merge_partials(top, merged, partials.get(str(event.eid)), 60.0)
+        whole = Piece(0, None, to_micros(START + timedelta(minutes=100)))
+        counts = local.compute_partial(every, [(event, whole)], {}).get(str(event.eid))
+        expected = []
+        if counts is not None:
+            rows = zip(counts["_g0"].to_pylist(), counts["_a0_0"].to_pylist(), strict=True)
+            ordered = sorted(rows, key=lambda row: (-row[1], row[0] is not None, row[0] or 0))
+            expected = [(value, count, count, True) for value, count in ordered[:3]]
+        answers: dict[str, list[dict[str, Any]]] = compute_answers(
+            top, [(event, merged)], lambda events, values: local.merge(top, events, values)
+        )
+        rows_found = [tuple(row.values()) for row in answers.get(str(event.eid), [])]
+        assert rows_found == expected
+
+
+@pytest.mark.slow
+def test_both_engines_list_the_same_most_frequent_values(
+    engines: tuple[SparkEngine, LocalEngine], tasks: WideScanEngine
+) -> None:
+    spark, local = engines
+    template = make_template("SELECT top(s.host, 2) FROM s WHERE s.ok")
+    expected = answer(spark, spark, template, [])
+    assert [len(rows) for rows in expected.values()] == [2] * len(EVENTS)
+    for engine in (local, tasks, spark):
+        assert answer(engine, spark, template, [25, 50]) == expected
 
 
 @_any_pieces(60)

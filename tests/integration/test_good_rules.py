@@ -116,3 +116,30 @@ def test_every_valid_rule_passes_the_check(spark: SparkSession, tmp_path: Path) 
     ]
     assert refused == []
     assert len(definitions) == len(queries) > 80
+
+
+def test_condition_may_ask_for_the_most_frequent_values(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+    settings = load_settings(tmp_path / "moirae.yaml", {})
+    text = """
+groups:
+- name: g
+  rules:
+  - alert: Hot
+    expr: SELECT id, host, ts FROM events WHERE cpu > 90
+    recall:
+      talkers: {sql: "SELECT top(p.host, 3) FROM ping p WHERE p.rtt > 1", range: 7d}
+    where: talkers.host = event.host AND talkers.certain AND talkers.at_most < 100
+"""
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems
+    definitions, check_problems = check_rules(lambda: spark, settings, rules)
+    assert not check_problems
+    assert definitions[0].result_columns["talkers"] == {
+        "host": "string",
+        "at_least": "bigint",
+        "at_most": "bigint",
+        "certain": "boolean",
+    }

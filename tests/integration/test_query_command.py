@@ -100,6 +100,16 @@ def test_command_answers_where_no_recall_process_runs(past: History) -> None:
     assert task(past) == ("query", "done")
 
 
+def test_command_answers_with_the_most_frequent_values(past: History) -> None:
+    answer = orjson.loads(run(past, "SELECT top(host, 1) FROM past", "-o", "json").stdout)
+    first = max(expected_groups(past), key=lambda row: (row["n"], [-ord(c) for c in row["host"]]))
+    bounds = {"at_least": first["n"], "at_most": first["n"], "certain": True}
+    assert answer["rows"] == [{"host": first["host"], **bounds}]
+    assert answer["coverage"]["final"]
+    with pytest.raises(UsageError, match="between 1 and 100"):
+        run(past, "SELECT top(host, 0) FROM past")
+
+
 def test_command_answers_from_summaries_that_there_are(past: History) -> None:
     """Those that an earlier recall process has computed, of what streams declare."""
     file = past.settings.file

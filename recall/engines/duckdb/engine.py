@@ -98,7 +98,9 @@ class LocalEngine:
     ) -> dict[str, pa.Table]:
         ((event, piece),) = query.event_pieces
         (stream,) = _streams(query.template)
-        text = f'WITH "_in_{stream}" AS ({scan}) {one_event.text} LIMIT {row_limit(1)}'
+        text = f'WITH "_in_{stream}" AS ({scan}) {one_event.text}'
+        if query.template.split.top is None:  # whose list has a limit of its own
+            text += f" LIMIT {row_limit(1)}"
         rows = self._duckdb.run(Statement(text), parameters=one_event.bind(event, piece))
         return split_answers(query, rows)
 

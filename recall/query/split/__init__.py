@@ -15,10 +15,12 @@ from recall.query.parsing import Unsplittable, Unsupported, parse
 from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
 from recall.query.semi_joins import join_subqueries
 from recall.query.shape import Tables
+from recall.query.split.frequent import split_frequent
 from recall.query.split.grouped import split_groups
 from recall.query.split.history import find_history
 from recall.query.split.model import (
     LIST_KINDS,
+    LIST_LENGTH,
     SKETCH_KINDS,
     VARIANCE_KINDS,
     AggregateKind,
@@ -27,9 +29,11 @@ from recall.query.split.model import (
 )
 from recall.query.split.rows import split_rows
 from recall.query.split.whole import keep_whole
+from recall.query.top_values import expand_top, find_top
 
 __all__ = [
     "LIST_KINDS",
+    "LIST_LENGTH",
     "SKETCH_KINDS",
     "VARIANCE_KINDS",
     "AggregateKind",
@@ -48,6 +52,12 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
     Averages of decimals are exact only if their type is known.
     """
     query = parse_recall(sql)
+    k = find_top(parse(sql))
+    if k is not None:
+        assert isinstance(query, exp.Select)
+        check_supported(query)
+        find_history(query, tables)
+        return split_frequent(query, k)
     try:
         return _take_apart(query.copy(), tables, types or {})
     except Unsplittable as reason:
@@ -59,7 +69,7 @@ def parse_recall(sql: str) -> exp.Query:
 
     It has joins in place of EXISTS and IN, and no parentheses around sides of set operations.
     """
-    return join_subqueries(open_parentheses(normalize_aggregates(parse(sql))))
+    return join_subqueries(open_parentheses(normalize_aggregates(expand_top(parse(sql)))))
 
 
 def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> Split:
@@ -90,6 +100,6 @@ def _check_reads_stream(query: exp.Query, tables: Tables) -> None:
 
 def selects_plain_rows(query: exp.Select) -> bool:
     """Whether a SELECT has no groups, no DISTINCT and no aggregates."""
-    if query.args.get("group") or query.args.get("distinct"):
+    if query.args.get("group") or query.args.get("distinct") or find_top(query) is not None:
         return False
     return not any(aggregates_of(query))

@@ -44,6 +44,8 @@ LIST_KINDS = (
     "avg_distinct",
     "percentile",
 )
+# Values of a piece of history that a partial answer of `top(column, k)` lists.
+LIST_LENGTH = 1_000
 # Their partial answers hold a sketch of the values.
 SKETCH_KINDS = ("approx_count_distinct", "approx_percentile")
 
@@ -77,6 +79,9 @@ class Split:
     the rows of the partial answers. `newest_first`: these are ordered by time, newest first.
     `type_probe` selects groups and values over no rows, to find their types.
 
+    `top`: partial answers are lists of the most frequent values, of which `merge` reads those that may
+    be among the first `top`; see `recall.operators.frequent`.
+
     `whole`: why the query cannot be taken apart; None: it can. Otherwise `partial` is the query
     itself, its rows numbered by `_row` if they are ordered: its answer over a longer piece of
     history takes the place of that over a shorter one.
@@ -90,6 +95,7 @@ class Split:
     limit: int | None = None
     newest_first: bool = False
     whole: str | None = None
+    top: int | None = None
 
     @property
     def selects_rows(self) -> bool:
