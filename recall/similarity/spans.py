@@ -22,15 +22,6 @@ class RowsInSpan(NamedTuple):
     last: int
 
 
-class _NumberedSpan(NamedTuple):
-    """A span with its bounds, by which such spans are ordered, and its number."""
-
-    end: Micros
-    start: Micros
-    number: int
-    range: TimeRange
-
-
 class SegmentSpans:
     """Some segments, which do not change, with their oldest and newest event times."""
 
@@ -60,15 +51,11 @@ class SegmentSpans:
         `scores`: by segment. `spans`: disjoint, in any order. Only events before `before_ts` are
         considered.
         """
-        past_spans = []
-        for number, span in enumerate(spans):
-            past = span.intersect(TimeRange(None, before_ts))
-            if not past.is_empty:
-                assert past.end is not None
-                past_spans.append(_NumberedSpan(past.end, _start(past), number, past))
-        past_spans.sort()
-        starts = np.array([span.start for span in past_spans], dtype=np.int64)
-        ends = np.array([span.end for span in past_spans], dtype=np.int64)
+        starts = np.array([_start(span) for span in spans], dtype=np.int64)
+        ends = np.array([_end(span, before_ts) for span in spans], dtype=np.int64)
+        numbers = np.lexsort((starts, ends))
+        numbers = numbers[starts[numbers] < ends[numbers]]
+        starts, ends = starts[numbers], ends[numbers]
         # The first and the last span that each segment may have events in.
         first_spans = np.searchsorted(ends, self._oldest, side="right")
         last_spans = np.searchsorted(starts, self._newest, side="right") - 1
@@ -79,17 +66,22 @@ class SegmentSpans:
         is_within[within] = (starts[inside] <= self._oldest[within]) & (
             self._newest[within] < ends[inside]
         )
-        ordered_maxima = np.zeros(len(past_spans))
+        ordered_maxima = np.zeros(len(numbers))
         np.maximum.at(ordered_maxima, first_spans[is_within], scores[is_within])
         for position in np.flatnonzero(is_candidate & ~is_within).tolist():
             segment = self.segments[position]
             for index in range(first_spans[position], last_spans[position] + 1):
-                first, last = segment.rows_between(past_spans[index].range)
+                span = TimeRange(int(starts[index]), int(ends[index]))
+                first, last = segment.rows_between(span)
                 if first < last:
                     ordered_maxima[index] = max(ordered_maxima[index], scores[position])
         maxima = np.zeros(len(spans))
-        maxima[[span.number for span in past_spans]] = ordered_maxima
+        maxima[numbers] = ordered_maxima
         return maxima
+
+
+def _end(span: TimeRange, before_ts: Micros) -> Micros:
+    return before_ts if span.end is None else min(span.end, before_ts)
 
 
 def _start(span: TimeRange) -> Micros:
