@@ -5,19 +5,29 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported
+from recall.query.parsing import Unsplittable, Unsupported
 from recall.query.sql_names import EVENT
 
 Node = TypeVar("Node", bound=exp.Expr)
 
 _UNSUPPORTED_NODES: dict[type[exp.Expr], str] = {
-    exp.Exists: "EXISTS is not supported in a query about an event; join the table in FROM",
     exp.Pivot: "PIVOT is not supported in a query about an event",
     exp.TableSample: "TABLESAMPLE is not supported in a query about an event",
-    exp.WithinGroup: "WITHIN GROUP is not supported; use percentile(x, 0.5) or median(x)",
+    exp.WithinGroup: (
+        "WITHIN GROUP is supported for mode and percentile_cont only; use percentile(x, 0.5)"
+    ),
     exp.GroupConcat: (
         "listagg depends on the order of rows; use array_join(array_sort(collect_list(x)), ', ')"
     ),
+}
+_FIRST = "which row is first is not determined; use min_by(x, ts)"
+_LAST = "which row is last is not determined; use max_by(x, ts)"
+_UNDETERMINED: dict[type[exp.Expr], str] = {
+    exp.First: _FIRST,
+    exp.FirstValue: _FIRST,
+    exp.AnyValue: _FIRST,
+    exp.Last: _LAST,
+    exp.LastValue: _LAST,
 }
 _GROUPING_SETS = ("rollup", "cube", "grouping_sets", "totals", "all")
 
@@ -135,6 +145,21 @@ def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
         yield column.name, column
 
 
+def own_subqueries(select: exp.Select) -> list[exp.Expr]:
+    """The EXISTS, IN and scalar subqueries of this SELECT: those outside of FROM, JOIN and WITH."""
+    nodes: list[exp.Expr] = []
+    for node in own_nodes(select, exp.Exists, exp.In, exp.Subquery):
+        if isinstance(node, exp.Exists):
+            if not is_array_exists(node):
+                nodes.append(node)
+        elif isinstance(node, exp.In):
+            if node.args.get("query") is not None:
+                nodes.append(node)
+        elif not isinstance(node.parent, exp.From | exp.Join | exp.Lateral | exp.In | exp.Exists):
+            nodes.append(node)
+    return nodes
+
+
 # Checks
 
 
@@ -182,19 +207,23 @@ def check_supported(select: exp.Select) -> None:
                 "for the first rows use ORDER BY and LIMIT",
                 node,
             )
-    check_subqueries_in_from(select)
-    check_in_lists(
-        select, "IN (SELECT …) is not supported in a query about an event; join the table"
-    )
+
+
+def check_determined(query: exp.Query) -> None:
+    """Raises `Unsupported` for aggregates whose value depends on the order in which rows are read."""
+    for node in query.find_all(*_UNDETERMINED):
+        if not is_inside(node, (exp.Window,)):
+            name = node.sql(dialect="spark").split("(")[0].lower()
+            raise Unsupported(f"{name}: {_UNDETERMINED[type(node)]}", node)
 
 
 def check_plain_groups(group: exp.Expr) -> None:
-    """Raises `Unsupported` for ROLLUP, CUBE, GROUPING SETS and GROUP BY ALL."""
-    for key in group.expressions:
-        if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-            raise Unsupported("GROUP BY supports plain expressions only", group)
-    if any(map(group.args.get, _GROUPING_SETS)):
-        raise Unsupported("GROUP BY supports plain expressions only", group)
+    """Raises `Unsplittable` for ROLLUP, CUBE and GROUPING SETS."""
+    has_sets = any(
+        isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions
+    )
+    if has_sets or any(map(group.args.get, _GROUPING_SETS)):
+        raise Unsplittable("ROLLUP, CUBE and GROUPING SETS need all rows of history", group)
 
 
 # Aggregates
@@ -217,8 +246,15 @@ def aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
 def normalize_aggregates(query: Node) -> Node:
     """Replace synonyms of aggregates by the names that the parser knows, in place.
 
-    Outputs without an alias keep the name that they would have had.
+    Outputs without an alias keep the name that they would have had. Of the most frequent values,
+    `mode` is the least.
     """
+    for clause in list(query.find_all(exp.WithinGroup)):
+        ordered = _value_of_order(clause)
+        if ordered is not None:
+            clause.replace(ordered)
+    for mode in query.find_all(exp.Mode):
+        mode.set("deterministic", exp.true())
     for node in list(query.find_all(exp.Anonymous, exp.Any)):
         aggregate = _parsed_aggregate(node)
         if aggregate is None:
@@ -227,6 +263,23 @@ def normalize_aggregates(query: Node) -> Node:
             aggregate = exp.alias_(aggregate, node.sql(dialect="spark"), quoted=True)
         node.replace(aggregate)
     return query
+
+
+def _value_of_order(clause: exp.WithinGroup) -> exp.Expr | None:
+    """An aggregate WITHIN GROUP (ORDER BY …) as one of the value that it is ordered by, if any."""
+    keys = clause.expression.expressions
+    if len(keys) != 1:
+        return None
+    value, is_descending = keys[0].this.copy(), bool(keys[0].args.get("desc"))
+    if isinstance(clause.this, exp.Mode) and not is_descending:
+        return exp.Mode(this=value)
+    share = clause.this.this
+    if not isinstance(clause.this, exp.PercentileCont) or not isinstance(share, exp.Literal):
+        return None
+    quantile: exp.Expr = share.copy()
+    if is_descending:
+        quantile = exp.Literal.number(repr(1 - float(share.name)))
+    return exp.Quantile(this=value, quantile=quantile)
 
 
 def _parsed_aggregate(node: exp.Expr) -> exp.Expr | None:

@@ -5,17 +5,28 @@ _k0 FROM b WHERE b.y > 3) AS _x0 ON _x0._k0 = a.x`; NOT EXISTS an ANTI JOIN. So 
 subquery are read like those in FROM.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported
-from recall.query.parts import aggregates_of, common_tables, joins_of, own_nodes, sources_of
+from recall.query.parts import (
+    aggregates_of,
+    common_tables,
+    joins_of,
+    own_nodes,
+    own_subqueries,
+    sources_of,
+)
 from recall.query.sql_names import EVENT
 
 _NOT_PLAIN = ("group", "having", "distinct", "limit", "offset", "order", "with_", "qualify")
 _VALUE = "_v"  # the output of a subquery in IN
+_HAS_NULL = "_u"  # whether one of the values of a subquery in NOT IN is NULL
+
+
+class _NoJoin(Exception):
+    """A condition that no join means: its subquery is evaluated where it stands."""
 
 
 def join_subqueries(query: exp.Query) -> exp.Query:
@@ -31,10 +42,10 @@ def join_subqueries(query: exp.Query) -> exp.Query:
             continue
         remaining: list[exp.Expr] = []
         for condition in _conjuncts(where.this):
-            join = _make_join(condition, names)
-            if join is None:
+            joins = _make_joins(condition, names)
+            if not joins:
                 remaining.append(condition)
-            else:
+            for join in joins:
                 select.append("joins", join)
         if len(remaining) < len(list(_conjuncts(where.this))):
             select.set("where", None)
@@ -50,9 +61,9 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield condition
 
 
-def _make_join(condition: exp.Expr, names: Iterator[str]) -> exp.Join | None:
-    """The join that a condition means; None: it is another one. Raises `Unsupported`."""
-    node = condition.unnest()
+def _make_joins(condition: exp.Expr, names: Iterator[str]) -> list[exp.Join]:
+    """The joins that a condition means; none: it is another one, or has no such joins."""
+    node = condition.copy().unnest()
     is_negated = isinstance(node, exp.Not)
     if is_negated:
         node = node.this.unnest()
@@ -60,12 +71,24 @@ def _make_join(condition: exp.Expr, names: Iterator[str]) -> exp.Join | None:
     if isinstance(node, exp.Exists) and isinstance(node.this, exp.Query):
         rows = node.this.unnest()
     elif isinstance(node, exp.In) and node.args.get("query") is not None:
-        if is_negated:
-            raise Unsupported("NOT IN (SELECT …) is not supported; use NOT EXISTS", node)
         rows, value = node.args["query"].unnest(), node.this
     else:
-        return None
+        return []
     assert isinstance(rows, exp.Query)
+    try:
+        return _join_rows(rows, value, is_negated, names)
+    except _NoJoin:
+        return []
+
+
+def _join_rows(
+    rows: exp.Query, value: exp.Expr | None, is_negated: bool, names: Iterator[str]
+) -> list[exp.Join]:
+    """`value`: of IN. Raises `_NoJoin` if there are none."""
+    if isinstance(value, exp.Tuple):
+        raise _NoJoin
+    if isinstance(rows, exp.Select) and own_subqueries(rows):
+        raise _NoJoin
     name = next(names)
     if isinstance(rows, exp.Select) and _is_plain(rows):
         conditions = _export_columns(rows, name, value is not None)
@@ -74,8 +97,15 @@ def _make_join(condition: exp.Expr, names: Iterator[str]) -> exp.Join | None:
         conditions = []
         if value is not None:
             rows = _name_value(rows)
+    joins: list[exp.Join] = []
+    if is_negated and value is not None:
+        joins.append(_join_unknown(rows, value, conditions, name, next(names)))
     if value is not None:
         conditions.append(exp.EQ(this=value, expression=exp.column(_VALUE, table=name)))
+    return [*joins, _join(rows, name, is_negated, conditions)]
+
+
+def _join(rows: exp.Query, name: str, is_negated: bool, conditions: Sequence[exp.Expr]) -> exp.Join:
     alias = exp.TableAlias(this=exp.to_identifier(name))
     return exp.Join(
         this=exp.Subquery(this=rows, alias=alias),
@@ -83,6 +113,34 @@ def _make_join(condition: exp.Expr, names: Iterator[str]) -> exp.Join | None:
         kind="ANTI" if is_negated else "SEMI",
         on=exp.and_(*conditions) if conditions else exp.true(),
     )
+
+
+def _join_unknown(
+    rows: exp.Query, value: exp.Expr, conditions: Sequence[exp.Expr], name: str, new_name: str
+) -> exp.Join:
+    """The rows for which NOT IN is NULL: the value, or one of those compared with it, is NULL.
+
+    `conditions`: on the columns of `rows` under `name`. These are grouped, so that no row is
+    compared with each of them.
+    """
+    constant = exp.alias_(exp.Literal.number(1), "_g")
+    copied = exp.select("*", constant).from_(rows.copy().subquery("_n"))
+    keys = {"_g"}
+    own_conditions = []
+    for condition in conditions:
+        own_condition = condition.copy()
+        for column in own_condition.find_all(exp.Column):
+            if column.table == name:
+                column.set("table", exp.to_identifier(new_name))
+                keys.add(column.name)
+        own_conditions.append(own_condition)
+    columns = [exp.column(key) for key in sorted(keys)]
+    is_null = exp.Is(this=exp.column(_VALUE), expression=exp.null())
+    groups = exp.select(*columns, exp.alias_(exp.LogicalOr(this=is_null), _HAS_NULL))
+    groups = groups.from_(copied.subquery("_m")).group_by(*[column.copy() for column in columns])
+    value_is_null = exp.Is(this=exp.paren(value.copy()), expression=exp.null())
+    is_unknown = exp.or_(value_is_null, exp.column(_HAS_NULL, table=new_name))
+    return _join(groups, new_name, True, [*own_conditions, is_unknown])
 
 
 def _is_plain(select: exp.Select) -> bool:
@@ -108,10 +166,10 @@ def _export_columns(select: exp.Select, name: str, has_value: bool) -> list[exp.
         outputs.append(exp.alias_(_single_output(select).copy(), _VALUE))
     for join in joins_of(select):
         if join.args.get("on") is not None and _outer_columns(join.args["on"], own):
-            raise Unsupported("move conditions on outer tables from ON to WHERE", join)
+            raise _NoJoin
     for output in outputs:
         if _outer_columns(output, own):
-            raise Unsupported("IN (SELECT …) must select columns of its own tables", output)
+            raise _NoJoin
     columns: dict[str, str] = {}
     for condition in outer:
         for column in list(condition.find_all(exp.Column)):
@@ -137,23 +195,19 @@ def _outer_columns(node: exp.Expr, own: set[str]) -> list[exp.Column]:
 
 
 def _check_independent(rows: exp.Query) -> None:
-    """Raises `Unsupported` if a query names tables that it does not read."""
+    """Raises `_NoJoin` if a query names tables that it does not read."""
     own = {cte.alias.lower() for cte in common_tables(rows)}
     for select in rows.find_all(exp.Select):
         own |= {source.alias_or_name.lower() for source in sources_of(select)}
     outer = _outer_columns(rows, own)
     if outer:
-        raise Unsupported(
-            "a subquery with conditions on outer tables must be a plain SELECT, without groups, "
-            "DISTINCT, ORDER BY and LIMIT",
-            outer[0],
-        )
+        raise _NoJoin
 
 
 def _single_output(query: exp.Query) -> exp.Expr:
     outputs = query.selects
     if len(outputs) != 1 or outputs[0].is_star:
-        raise Unsupported("IN (SELECT …) must select one column", query)
+        raise _NoJoin
     output: exp.Expr = outputs[0]
     return output.unalias()
 
@@ -166,5 +220,5 @@ def _name_value(rows: exp.Query) -> exp.Query:
         return rows
     name = rows.selects[0].alias_or_name
     if not name:
-        raise Unsupported("name the column of IN (SELECT …) with AS", rows)
+        raise _NoJoin
     return exp.select(exp.alias_(exp.column(name), _VALUE)).from_(rows.subquery("_w"))

@@ -115,12 +115,15 @@ EXPRESSIONS = frozenset(
 )
 
 # What only internal queries have: detection of absence reads the next row, and queries about events
-# number the rows of each event.
-INTERNAL_NODES = frozenset({"Window"})
-INTERNAL_EXPRESSIONS = frozenset(
+# number the rows of each event and may have window functions and subqueries.
+INTERNAL_NODES = frozenset({"Window", "LateralJoin", "Sort", "GlobalLimit", "LocalLimit", "Offset"})
+_SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"})
+INTERNAL_FORBIDDEN_PARTS = FORBIDDEN_PARTS - _SUBQUERIES
+INTERNAL_EXPRESSIONS = _SUBQUERIES | frozenset(
     """
     WindowExpression WindowSpecDefinition SpecifiedWindowFrame UnspecifiedFrame$ CurrentRow$
-    UnboundedPreceding$ UnboundedFollowing$ Lead Lag RowNumber Rank DenseRank
+    UnboundedPreceding$ UnboundedFollowing$ Lead Lag RowNumber Rank DenseRank PercentRank CumeDist
+    NTile NthValue OuterReference
     """.split()
 )
 

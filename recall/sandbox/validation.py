@@ -26,6 +26,7 @@ from recall.sandbox.allowlist import (
     EXPRESSIONS,
     FORBIDDEN_PARTS,
     INTERNAL_EXPRESSIONS,
+    INTERNAL_FORBIDDEN_PARTS,
     INTERNAL_NODES,
     INTERNAL_UNORDERED_AGGREGATES,
     PARSED_NODES,
@@ -172,16 +173,17 @@ _PLACEHOLDERS = {
 
 
 def _check_parsed(parts: Iterable[PlanPart], internal: bool) -> None:
-    allowed_nodes = PARSED_NODES
+    allowed_nodes, forbidden_parts = PARSED_NODES, FORBIDDEN_PARTS
     if internal:
         allowed_nodes |= INTERNAL_NODES
+        forbidden_parts = INTERNAL_FORBIDDEN_PARTS
     for part in parts:
         _check_size(part)
         if part.kind == "node" and part.name not in allowed_nodes:
             raise _not_allowed(_display_name(part.name))
         if part.kind == "function" and part.function.lower() in DROPPED_FUNCTIONS:
             raise _not_allowed(part.function.lower())
-        if part.name in FORBIDDEN_PARTS:
+        if part.name in forbidden_parts:
             raise _not_allowed(_display_name(part.name))
 
 

@@ -148,7 +148,7 @@ def _check_sources(template: Template) -> None:
             raise SparkRequired(f"attribute {name} of type {type_name}")
     clauses = split.partial.args
     from_table = isinstance(clauses["from_"].this, exp.Table)
-    if clauses.get("joins") or clauses.get("with_") or not from_table:
+    if not from_table or any(map(clauses.get, ("joins", "laterals", "with_"))):
         raise SparkRequired("joins or subqueries")
 
 

@@ -2,7 +2,7 @@
 
 from sqlglot import exp
 
-from recall.query.lift.tables import named_subquery
+from recall.query.lift.tables import RowEvent, named_subquery
 from recall.query.parsing import Unsupported
 from recall.query.parts import resolve_output
 from recall.query.sql_names import EID, EVENT_TS, ROW_NUMBER
@@ -15,47 +15,51 @@ def has_order_or_limit(query: exp.Expr) -> bool:
     return any(map(query.args.get, ("order", "limit", "offset")))
 
 
-def lift_limit(select: exp.Select, event_alias: str, keep_row_number: bool) -> exp.Select:
-    """The SELECT with its LIMIT applied for each event. Raises `Unsupported`.
+def lift_limit(select: exp.Select, event: RowEvent, keep_row_number: bool) -> exp.Select:
+    """The SELECT with its LIMIT and OFFSET applied for each event. Raises `Unsupported`.
 
-    `event_alias`: the table that carries the event. `keep_row_number`: the query is the outermost
-    one, and its order is kept as a column `_row`; an order without a limit means nothing elsewhere.
+    `event`: of its rows. `keep_row_number`: the query is the outermost one, and its order is kept
+    as a column `_row`; an order without a limit means nothing elsewhere.
     """
     order = select.args.pop("order", None)
-    limit = select.args.pop("limit", None)
-    if select.args.get("offset"):
-        raise Unsupported("OFFSET is not supported in a query about an event", select)
-    if limit is None and not (keep_row_number and order):
+    limit, offset = select.args.pop("limit", None), select.args.pop("offset", None)
+    if limit is None and offset is None and not (keep_row_number and order):
         return select
-    count = exp.Literal.number(_NO_LIMIT) if limit is None else limit.expression
-    if not isinstance(count, exp.Literal) or not count.is_int:
-        raise Unsupported("LIMIT must be a number", limit)
-    if select.args.get("distinct"):
-        raise Unsupported(
-            "put SELECT DISTINCT in parentheses in FROM and apply the LIMIT outside", limit
-        )
-    order_keys = _order_keys(select, order, event_alias, keep_row_number)
     row_number = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[exp.column(EID, table=event_alias, quoted=True)],
-        order=exp.Order(expressions=order_keys),
+        partition_by=[event.column(EID)],
+        order=exp.Order(expressions=_order_keys(select, order, event, keep_row_number)),
     )
     select.set("expressions", [*select.expressions, exp.alias_(row_number, ROW_NUMBER)])
     star = exp.Star()
     if not keep_row_number:
         star.set("except_", [exp.column(ROW_NUMBER)])
-    within_limit = exp.LTE(this=exp.column(ROW_NUMBER), expression=count)
+    skipped = 0 if offset is None else _row_count(offset)
+    count = _NO_LIMIT - skipped if limit is None else _row_count(limit)
+    last = exp.Literal.number(skipped + count)
+    within_limit: exp.Expr = exp.LTE(this=exp.column(ROW_NUMBER), expression=last)
+    if skipped:
+        first = exp.Literal.number(skipped)
+        after_offset = exp.GT(this=exp.column(ROW_NUMBER), expression=first)
+        within_limit = exp.and_(after_offset, within_limit)
     return exp.select(star).from_(named_subquery(select, "_l")).where(within_limit)
 
 
+def _row_count(clause: exp.Expr) -> int:
+    count = clause.expression
+    if not isinstance(count, exp.Literal) or not count.is_int:
+        raise Unsupported("LIMIT and OFFSET must be numbers", clause)
+    return int(count.name)
+
+
 def _order_keys(
-    select: exp.Select, order: exp.Expr | None, event_alias: str, is_outermost: bool
+    select: exp.Select, order: exp.Expr | None, event: RowEvent, is_outermost: bool
 ) -> list[exp.Expr]:
     keys: list[exp.Expr] = []
     if order is not None:
         keys.extend(order.expressions)
     else:
-        keys.append(exp.Ordered(this=exp.column(EVENT_TS, table=event_alias, quoted=True)))
+        keys.append(exp.Ordered(this=event.column(EVENT_TS)))
     if is_outermost:
         # Ties are ordered by all columns, so that the answer is the same each time.
         for output in select.expressions:

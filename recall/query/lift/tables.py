@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -39,6 +40,22 @@ def named_subquery(query: exp.Query, alias: str) -> exp.Subquery:
     """A query in parentheses with a name."""
     identifier = exp.to_identifier(alias, quoted=True)
     return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier))
+
+
+class RowEvent(NamedTuple):
+    """From which tables in FROM a row has its event: the first of them that is there.
+
+    Of an outer join, only one side may be.
+    """
+
+    aliases: tuple[str, ...]
+
+    def column(self, name: str) -> exp.Expr:
+        """A column that carries the event."""
+        first, *others = (quoted_column(alias, name) for alias in self.aliases)
+        if not others:
+            return first
+        return exp.Coalesce(this=first, expressions=others)
 
 
 class TableLifter:

@@ -12,7 +12,13 @@ from sqlglot import exp
 
 from recall.query.parentheses import open_parentheses
 from recall.query.parsing import Unsplittable, Unsupported, parse
-from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
+from recall.query.parts import (
+    aggregates_of,
+    check_supported,
+    normalize_aggregates,
+    own_nodes,
+    own_subqueries,
+)
 from recall.query.semi_joins import join_subqueries
 from recall.query.shape import Tables
 from recall.query.split.frequent import split_frequent
@@ -30,6 +36,7 @@ from recall.query.split.model import (
 from recall.query.split.rows import split_rows
 from recall.query.split.whole import keep_whole
 from recall.query.top_values import expand_top, find_top
+from recall.query.wrapping import expand_group_by_all, expand_qualify
 
 __all__ = [
     "LIST_KINDS",
@@ -67,9 +74,11 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
 def parse_recall(sql: str) -> exp.Query:
     """The syntax tree of a recall, as it is evaluated. Raises `Unsupported`.
 
-    It has joins in place of EXISTS and IN, and no parentheses around sides of set operations.
+    It has joins in place of EXISTS and IN where possible, no QUALIFY, and no parentheses around
+    sides of set operations.
     """
-    return join_subqueries(open_parentheses(normalize_aggregates(expand_top(parse(sql)))))
+    query = normalize_aggregates(expand_top(parse(sql)))
+    return join_subqueries(expand_qualify(open_parentheses(query)))
 
 
 def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> Split:
@@ -77,14 +86,17 @@ def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> S
         _check_reads_stream(query, tables)
         raise Unsplittable("UNION, INTERSECT and EXCEPT need all rows of history", query)
     check_supported(query)
+    expand_group_by_all(query)
+    _check_reads_stream(query, tables)
+    for select in query.find_all(exp.Select):
+        for subquery in own_subqueries(select):
+            raise Unsplittable("subqueries outside of FROM need all rows of history", subquery)
     history = find_history(query, tables)
     windows = own_nodes(query, exp.Window)
     if windows:
         raise Unsplittable("window functions (OVER) need all rows of history", windows[0])
     if query.args.get("offset"):
-        raise Unsupported(
-            "OFFSET cannot be split into pieces of history; use a larger LIMIT", query
-        )
+        raise Unsplittable("OFFSET needs all rows of history", query.args["offset"])
     if not selects_plain_rows(query):
         return split_groups(query, types)
     if query.args.get("having"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsupported
+from recall.query.parsing import Unsplittable, Unsupported
 from recall.query.split.model import AggregateKind
 
 _DIRECT_KINDS: dict[type[exp.Expr], AggregateKind] = {
@@ -45,27 +45,6 @@ _DISTINCT_KINDS: dict[type[exp.Expr], AggregateKind] = {
     exp.Sum: "sum_distinct",
     exp.Avg: "avg_distinct",
 }
-
-# What to write instead of an aggregate that cannot be split.
-_FIRST_ALTERNATIVE = "which row is first depends on the pieces; use min_by(x, ts)"
-_LAST_ALTERNATIVE = "which row is last depends on the pieces; use max_by(x, ts)"
-_ALTERNATIVES: dict[type[exp.Expr], str] = {
-    exp.First: _FIRST_ALTERNATIVE,
-    exp.FirstValue: _FIRST_ALTERNATIVE,
-    exp.AnyValue: _FIRST_ALTERNATIVE,
-    exp.Last: _LAST_ALTERNATIVE,
-    exp.LastValue: _LAST_ALTERNATIVE,
-    exp.Mode: "use GROUP BY with ORDER BY count(*) DESC LIMIT 1",
-    exp.Corr: (
-        "select the sums that it is computed from: "
-        "count(*), sum(x), sum(y), sum(x*x), sum(y*y), sum(x*y)"
-    ),
-}
-_SUPPORTED_NAMES = (
-    "count, sum, avg, min, max, stddev, variance, min_by, max_by, bool_and, bool_or, count_if, "
-    "bit_and, bit_or, bit_xor, collect_set, collect_list, count, sum and avg of DISTINCT, "
-    "percentile, median, approx_percentile, approx_count_distinct"
-)
 
 # Sizes of sketches: the logarithm of HyperLogLog's registers, and KLL's k.
 _DEFAULT_HLL_LG_K = 12
@@ -110,8 +89,7 @@ def split_aggregate(node: exp.Expr, value_type: str | None) -> AggregateParts:
         return _split_quantile(node, name)
     if isinstance(node, exp.ApproxDistinct):
         return _split_approx_distinct(node)
-    alternative = _ALTERNATIVES.get(aggregate_type, f"supported are {_SUPPORTED_NAMES}")
-    raise Unsupported(f"{name} cannot be split into pieces of history: {alternative}", node)
+    raise Unsplittable(f"{name} needs all rows of history", node)
 
 
 def _function_name(node: exp.Expr) -> str:
@@ -162,9 +140,7 @@ def _split_distinct(node: exp.Expr, name: str) -> AggregateParts:
         return AggregateParts(_DIRECT_KINDS[type(node)], (extreme,))
     kind = _DISTINCT_KINDS.get(type(node))
     if kind is None:
-        raise Unsupported(
-            f"{name}(DISTINCT …) cannot be split into pieces of history; group by its value", node
-        )
+        raise Unsplittable(f"{name}(DISTINCT …) needs all rows of history", node)
     if len(values) == 1:
         return AggregateParts(kind, (exp.ArrayUniqueAgg(this=values[0].copy()),))
     return AggregateParts(kind, (exp.ArrayUniqueAgg(this=_struct_without_nulls(values)),))

@@ -36,8 +36,8 @@ def _rewrite_distinct(query: exp.Select) -> None:
         raise Unsupported("DISTINCT ON is not supported; use GROUP BY with max_by", query)
     if query.args.get("group") or any(aggregates_of(query)):
         if query.args.get("order") or query.args.get("limit"):
-            raise Unsupported(
-                "DISTINCT with aggregates does not support ORDER BY and LIMIT; omit DISTINCT", query
+            raise Unsplittable(
+                "DISTINCT of aggregates with ORDER BY needs all rows of history", query
             )
         return
     if query.is_star:
@@ -164,7 +164,7 @@ def _group_keys(query: exp.Select) -> list[exp.Expr]:
 
 def _read_merged_table(merge: exp.Select) -> exp.Select:
     """The query, whose groups and aggregates are columns by now, over the table `_merged`."""
-    for clause in ("group", "where", "joins", "with_"):
+    for clause in ("group", "where", "joins", "laterals", "with_"):
         merge.args.pop(clause, None)
     having = merge.args.pop("having", None)
     merge.set("from_", exp.From(this=exp.to_table(MERGED_TABLE)))
@@ -226,7 +226,7 @@ def _check_outputs(merge: exp.Select, merged_columns: set[str]) -> None:
     """Raises `Unsupported` for outputs of other things than groups, aggregates and the event."""
     aliases = aliased_outputs(merge.expressions)
     for column in own_nodes(merge, exp.Column):
-        if column.find_ancestor(exp.Group, exp.Where, exp.Join, exp.From):
+        if column.find_ancestor(exp.Group, exp.Where, exp.Join, exp.From, exp.Lateral):
             continue
         if column.table.lower() == EVENT or column.name in merged_columns:
             continue

@@ -26,6 +26,9 @@ def find_history(query: exp.Select, tables: Tables) -> exp.Expr:
 def _single_history_source(
     query: exp.Select, tables: Tables, local_tables: LocalTables
 ) -> exp.Expr:
+    for source in sources_of(query):
+        if isinstance(source, exp.Lateral):
+            raise Unsplittable("LATERAL (SELECT …) needs all rows of history", source)
     sources = [
         source for source in sources_of(query) if _reads_history(source, tables, local_tables)
     ]
@@ -38,11 +41,12 @@ def _single_history_source(
         raise Unsplittable("a join of streams needs all rows of history", sources[1])
     history = sources[0]
     for join in joins_of(query):
-        if join.side and join.this is history:
+        if join.side == "FULL" or (join.side and (join.side == "RIGHT") != (join.this is history)):
+            remedy = ""
+            if join.side == "LEFT":
+                remedy = f"; with the stream first (FROM {history.alias_or_name}) it does not"
             raise Unsplittable(
-                f"{join.side} JOIN of the stream needs all rows of history; with the stream first "
-                f"(FROM {history.alias_or_name}) it does not",
-                join,
+                f"{join.side} JOIN of the stream needs all rows of history{remedy}", join
             )
     return history
 
@@ -78,7 +82,7 @@ def _select_reads_history(select: exp.Select, tables: Tables, local_tables: Loca
         return False
     _single_history_source(select, tables, local_tables)
     needs_all_rows = (
-        any(map(select.args.get, ("group", "distinct", "limit", "order")))
+        any(map(select.args.get, ("group", "distinct", "limit", "offset", "order")))
         or any(aggregates_of(select))
         or own_nodes(select, exp.Window)
     )

@@ -3,13 +3,17 @@
 from sqlglot import exp
 
 from recall.query.parsing import Unsupported
+from recall.query.parts import check_determined, is_inside
 from recall.query.split.model import Split
 from recall.query.sql_names import MERGED_TABLE, ROW_NUMBER
+from recall.query.wrapping import wrap_ordered
 
 
 def keep_whole(query: exp.Query, reason: str) -> Split:
     """The query as its own partial answer. Raises `Unsupported`. `reason`: why it stays whole."""
-    select = query if isinstance(query, exp.Select) else _wrap(query)
+    check_determined(query)
+    select = query if isinstance(query, exp.Select) else wrap_ordered(query)
+    _sort_lists(select)
     names: list[str] = []
     for output in select.expressions:
         if output.is_star:
@@ -21,7 +25,7 @@ def keep_whole(query: exp.Query, reason: str) -> Split:
             raise Unsupported(f"two columns are named {name}: rename one with AS", output)
         names.append(name)
     columns: list[exp.Expr] = [exp.column(name, quoted=True) for name in names]
-    is_ordered = bool(select.args.get("order") or select.args.get("limit"))
+    is_ordered = any(map(select.args.get, ("order", "limit", "offset")))
     if select.is_star:
         star = exp.Star()
         if is_ordered:
@@ -36,16 +40,15 @@ def keep_whole(query: exp.Query, reason: str) -> Split:
     return Split(select, merge, whole=reason)
 
 
-def _wrap(query: exp.Query) -> exp.Select:
-    """A set operation as a subquery, with its ORDER BY and LIMIT outside."""
-    rows = query.copy()
-    order, limit = rows.args.pop("order", None), rows.args.pop("limit", None)
-    if rows.args.get("offset"):
-        raise Unsupported("OFFSET is not supported in a query about an event", query)
-    for key in () if order is None else order.expressions:
-        if isinstance(key.this, exp.Literal):
-            raise Unsupported("ORDER BY of a set operation must name a column", key)
-    select = exp.select("*").from_(rows.subquery("_w"))
-    select.set("order", order)
-    select.set("limit", limit)
-    return select
+def _sort_lists(select: exp.Select) -> None:
+    """Sort what `collect_list` and the like return, in place: no order of rows is determined."""
+    for node in list(select.find_all(exp.ArrayAgg, exp.ArrayUniqueAgg)):
+        clause = node.parent if isinstance(node.parent, exp.Filter) else node
+        if is_inside(node, (exp.Window,)) or isinstance(clause.parent, exp.ArraySort):
+            continue
+        is_output = isinstance(clause.parent, exp.Select)
+        name = clause.sql(dialect="spark")
+        parent_sorted: exp.Expr = exp.ArraySort(this=clause.copy(), nulls_first=exp.true())
+        if is_output:
+            parent_sorted = exp.alias_(parent_sorted, name, quoted=True)
+        clause.replace(parent_sorted)

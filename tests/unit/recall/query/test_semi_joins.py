@@ -2,7 +2,7 @@
 
 import pytest
 
-from recall.query.parsing import Unsupported, parse
+from recall.query.parsing import parse
 from recall.query.semi_joins import join_subqueries
 
 
@@ -73,18 +73,31 @@ def test_other_subqueries_are_left_as_they_are(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "reason"),
+    "condition",
     [
-        ("x NOT IN (SELECT x FROM b)", "use NOT EXISTS"),
-        ("NOT x IN (SELECT x FROM b)", "use NOT EXISTS"),
-        ("x IN (SELECT x, y FROM b)", "one column"),
-        ("x IN (SELECT * FROM b)", "one column"),
-        ("EXISTS (SELECT 1 FROM b WHERE b.x = a.x LIMIT 1)", "must be a plain SELECT"),
-        ("x IN (SELECT max(b.y) FROM b WHERE b.x = a.x)", "must be a plain SELECT"),
-        ("EXISTS (SELECT 1 FROM b JOIN c ON c.x = a.x)", "from ON to WHERE"),
-        ("x IN (SELECT a.y FROM b)", "columns of its own tables"),
+        "x IN (SELECT x, y FROM b)",
+        "x IN (SELECT * FROM b)",
+        "(x, y) NOT IN (SELECT x, y FROM b)",
+        "EXISTS (SELECT 1 FROM b WHERE b.x = a.x LIMIT 1)",
+        "x IN (SELECT max(b.y) FROM b WHERE b.x = a.x)",
+        "EXISTS (SELECT 1 FROM b JOIN c ON c.x = a.x)",
+        "x IN (SELECT a.y FROM b)",
+        "EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND b.y > (SELECT avg(y) FROM b))",
     ],
 )
-def test_what_has_no_join_is_refused(condition: str, reason: str) -> None:
-    with pytest.raises(Unsupported, match=reason):
-        join_subqueries(parse(f"SELECT a.x FROM a WHERE {condition}"))
+def test_condition_without_a_join_is_left_as_it_is(condition: str) -> None:
+    text = f"SELECT a.x FROM a WHERE {condition}"
+    assert join_subqueries(parse(text)) == parse(text)
+
+
+def test_not_in_drops_rows_for_which_it_is_null() -> None:
+    """That a value is NULL is looked up in one row for each group, not in all rows."""
+    text = "SELECT a.x FROM a WHERE a.x NOT IN (SELECT b.x FROM b WHERE b.y = a.y)"
+    *_, unknown, same = join_subqueries(parse(text)).args["joins"]
+    assert unknown.sql("spark").endswith(
+        "GROUP BY _g, _k0) AS _x1 ON _x1._k0 = a.y AND ((a.x) IS NULL OR _x1._u)"
+    )
+    assert same.sql("spark") == (
+        "LEFT ANTI JOIN (SELECT b.x AS _v, b.y AS _k0 FROM b) AS _x0 "
+        "ON _x0._k0 = a.y AND a.x = _x0._v"
+    )

@@ -6,6 +6,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Deque;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -15,6 +16,10 @@ import java.util.function.Consumer;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.WindowExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.First;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Last;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.View;
@@ -130,13 +135,18 @@ public final class PlanReader {
     Set<Object> parts = new LinkedHashSet<>();
     walk(
         root,
-        false,
+        true,
         plan -> {
           boolean isForeignView = plan instanceof View view && !view.isTempView();
           parts.add(List.of(isForeignView ? "foreign view" : "node", nameOf(plan)));
           for (Expression expression : expressionsOf((LogicalPlan) plan)) {
             if (!expression.deterministic()) {
-              walk(expression, false, node -> addUndetermined((Expression) node, parts), parts);
+              Set<Object> ordered = orderedFunctionsOf(expression);
+              walk(
+                  expression,
+                  false,
+                  node -> addUndetermined((Expression) node, ordered, parts),
+                  parts);
             }
             walk(expression, false, node -> addExpression((Expression) node, parts), parts);
           }
@@ -145,8 +155,28 @@ public final class PlanReader {
     return new ArrayList<>(parts);
   }
 
-  private static void addUndetermined(Expression node, Set<Object> parts) {
-    if (node.deterministic()) {
+  /** The functions first and last over windows whose rows have an order: these determine them. */
+  private static Set<Object> orderedFunctionsOf(Expression root) {
+    Set<Object> functions = Collections.newSetFromMap(new IdentityHashMap<>());
+    walk(
+        root,
+        false,
+        node -> {
+          if (node instanceof WindowExpression window
+              && !window.windowSpec().orderSpec().isEmpty()
+              && window.windowFunction() instanceof AggregateExpression aggregate
+              && (aggregate.aggregateFunction() instanceof First
+                  || aggregate.aggregateFunction() instanceof Last)) {
+            functions.add(aggregate.aggregateFunction());
+          }
+        },
+        new LinkedHashSet<>());
+    return functions;
+  }
+
+  private static void addUndetermined(
+      Expression node, Set<Object> ordered, Set<Object> parts) {
+    if (node.deterministic() || ordered.contains(node)) {
       return;
     }
     for (TreeNode<?> child : childrenOf(node)) {
@@ -176,7 +206,10 @@ public final class PlanReader {
     }
   }
 
-  /** Visits a node and all below it, depth first, but nothing below a view. */
+  /**
+   * Visits a node and all below it, depth first, but nothing below a view; `withInner`: also the
+   * plans of subqueries in expressions.
+   */
   private static void walk(
       TreeNode<?> root, boolean withInner, Consumer<TreeNode<?>> visit, Set<Object> parts) {
     Deque<TreeNode<?>> pending = new ArrayDeque<>();
@@ -190,7 +223,7 @@ public final class PlanReader {
         parts.add(List.of("size", String.valueOf(MAX_NODES)));
         return;
       }
-      if (node instanceof View && !withInner) {
+      if (node instanceof View) {
         continue;
       }
       childrenOf(node).forEach(pending::push);
