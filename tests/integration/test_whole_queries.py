@@ -108,6 +108,25 @@ _KINDS = {
         "SELECT a.v AS v, count(*) AS n FROM past a WHERE a.v IN (SELECT b.v + 1 FROM past b "
         "WHERE b.host = event.host AND b.ts < a.ts) AND a.host <> event.host GROUP BY a.v"
     ),
+    "not in": (
+        "SELECT count(*) AS n FROM past a WHERE a.v NOT IN (SELECT b.v FROM past b "
+        "WHERE b.host = event.host AND b.ts < a.ts)"
+    ),
+    "full join": (
+        "SELECT a.host AS host, b.v AS v, a.n AS n FROM (SELECT host, count(*) AS n FROM past "
+        "WHERE v > {v} GROUP BY host) a FULL JOIN (SELECT v, min(host) AS host FROM past "
+        "GROUP BY v) b ON a.host = b.host AND a.n > {k}"
+    ),
+    "scalar subquery": (
+        "SELECT a.host AS host, a.ts AS ts, (SELECT count(*) FROM past b WHERE b.host = a.host "
+        "AND b.v > a.v) AS higher FROM past a WHERE a.v >= {v} OR a.v IN (SELECT b.v FROM past b "
+        "WHERE b.host = event.host)"
+    ),
+    "offset": "SELECT host, v, ts FROM past WHERE v > {v} ORDER BY ts LIMIT 20 OFFSET {k}",
+    "rollup": "SELECT host, v % {k} AS k, count(*) AS n FROM past GROUP BY ROLLUP (host, v % {k})",
+    "correlation": (
+        "SELECT host, regr_count(v, unix_timestamp(ts)) AS n, mode(v) AS v FROM past GROUP BY host"
+    ),
     "no rows": (
         "SELECT count(*) AS n, max(a.v) AS top FROM past a JOIN past b ON a.ts = b.ts "
         "AND a.host <> b.host"
@@ -204,6 +223,14 @@ def _write_rows(rng: random.Random, depth: int) -> str:
             f"SELECT host, v, ts FROM ({inner}) s WHERE NOT EXISTS (SELECT 1 FROM ({few}) t "
             "WHERE t.v = s.v)",
             f"SELECT host, v, ts FROM ({inner}) s WHERE v IN (SELECT v FROM ({other}) t)",
+            f"SELECT host, v, ts FROM ({inner}) s WHERE v NOT IN (SELECT v FROM ({few}) t)",
+            f"SELECT host, v, ts FROM ({inner}) s WHERE v > 50 OR EXISTS (SELECT 1 FROM ({few}) t "
+            "WHERE t.host = s.host AND t.ts < s.ts)",
+            f"SELECT host, (SELECT max(t.v) FROM ({few}) t WHERE t.host = s.host) AS v, ts "
+            f"FROM ({inner}) s",
+            f"SELECT coalesce(a.host, b.host) AS host, coalesce(a.v, b.v) AS v, b.ts AS ts FROM "
+            f"({few}) a FULL JOIN (SELECT host, max(v) AS v, max(ts) AS ts FROM ({inner}) m "
+            "GROUP BY host) b ON a.host = b.host AND a.v < b.v",
         ]
     )
 

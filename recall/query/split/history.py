@@ -17,10 +17,14 @@ def find_history(query: exp.Select, tables: Tables) -> exp.Expr:
 
     Raises `Unsupported` if there is none, or if it cannot be read piece by piece.
     """
-    local_tables: dict[str, bool] = {}
+    return _single_history_source(query, tables, _add_common_tables(query, tables, {}))
+
+
+def _add_common_tables(query: exp.Expr, tables: Tables, local_tables: LocalTables) -> LocalTables:
+    visible_tables = dict(local_tables)
     for cte in common_tables(query):
-        local_tables[cte.alias.lower()] = _reads_history(cte.this, tables, local_tables)
-    return _single_history_source(query, tables, local_tables)
+        visible_tables[cte.alias.lower()] = _reads_history(cte.this, tables, visible_tables)
+    return visible_tables
 
 
 def _single_history_source(
@@ -57,6 +61,7 @@ def _reads_history(source: exp.Expr, tables: Tables, local_tables: LocalTables) 
         return local_tables.get(name, name in tables.streams or name in tables.derived)
     if isinstance(source, exp.Subquery):
         return _reads_history(source.this, tables, local_tables)
+    local_tables = _add_common_tables(source, tables, local_tables)
     if isinstance(source, exp.SetOperation):
         return _union_reads_history(source, tables, local_tables)
     if isinstance(source, exp.Select):
