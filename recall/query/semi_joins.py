@@ -10,6 +10,7 @@ from itertools import count
 
 from sqlglot import exp
 
+from recall.errors import RecallError
 from recall.query.parts import (
     aggregates_of,
     common_tables,
@@ -25,7 +26,7 @@ _VALUE = "_v"  # the output of a subquery in IN
 _HAS_NULL = "_u"  # whether one of the values of a subquery in NOT IN is NULL
 
 
-class _NoJoin(Exception):
+class _NoJoin(RecallError):
     """A condition that no join means: its subquery is evaluated where it stands."""
 
 

@@ -52,10 +52,10 @@ class RowEvent(NamedTuple):
 
     def column(self, name: str) -> exp.Expr:
         """A column that carries the event."""
-        first, *others = (quoted_column(alias, name) for alias in self.aliases)
-        if not others:
+        first, *alternatives = (quoted_column(alias, name) for alias in self.aliases)
+        if not alternatives:
             return first
-        return exp.Coalesce(this=first, expressions=others)
+        return exp.Coalesce(this=first, expressions=alternatives)
 
 
 class TableLifter:
