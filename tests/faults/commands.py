@@ -19,10 +19,10 @@ def _start(root: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def run_command(root: Path, *arguments: str) -> str:
+def run_command(root: Path, *arguments: str, timeout: float = 600) -> str:
     """Run a command that must succeed; return its output."""
     process = _start(root, *arguments)
-    output, errors = process.communicate(timeout=600)
+    output, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors[-3000:] + output[-3000:]
     return output
 
