@@ -17,7 +17,7 @@ from moirae.incidents.changes import MAX_ROWS, NearbyChanges
 from moirae.incidents.decisions import Decision, DecisionKind
 from moirae.incidents.describe import describe_unread
 from moirae.incidents.grouping import Grouper, GroupingPolicy
-from moirae.incidents.overlap import HISTORY
+from moirae.incidents.overlap import HISTORY, MIN_COUNTED
 from moirae.topology import Topology, load_topology, surround, to_location
 from recall.similarity import count_terms
 from sql.alerts import GroupedAlertRow, IncidentDecisionRow, IncidentGateway, NewPlacement
@@ -114,7 +114,7 @@ class IncidentEngine:
         """A grouper that knows where earlier alerts are. `oldest`: start of the next alert."""
         newest = self._gateway.newest_start() or oldest
         since = from_micros(to_micros(min(oldest, newest)) - 2 * HISTORY)
-        rows = self._gateway.list_placed(since)
+        rows = self._gateway.list_placed(since, 2 * MIN_COUNTED)
         decisions = map(_to_decision, self._gateway.list_decisions())
         grouper = Grouper(self._policy, decisions)
         changes_by_alert = {row.id: row.changes for row in rows}

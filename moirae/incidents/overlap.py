@@ -1,6 +1,7 @@
 """How much alerts overlap with incidents: cosines of weighted features, newer alerts first. No I/O.
 
-A feature that few alerts of the last hours have weighs more: log((n + 1) / count). The overlap of an
+A feature that few of the last alerts have weighs more: log((n + 1) / count); these are the alerts of
+some hours, but not fewer than `MIN_COUNTED`: on a quiet day, what all hosts have is not rare. The overlap of an
 alert with an incident is the mean of its cosines with the alerts of the incident, each of which
 counts half for each half-life that it is older than the newest one. It is computed from sums by
 feature, so that a burst of thousands of alerts costs time in proportion to their features.
@@ -16,6 +17,7 @@ from archiver.times import Micros
 from moirae.incidents.alert_features import KINDS, AlertFeatures, Kind
 
 HISTORY = 6 * 3_600_000_000  # microseconds of alerts by which features are weighted
+MIN_COUNTED = 50  # alerts by which features are weighted at least
 _MAX_GROWTH = 2.0**200
 """Weights of newer alerts grow, and older ones stay: above it, all of an incident are made smaller."""
 
@@ -48,7 +50,7 @@ class Overlaps:
         self._recent.append(alert)
         for kind, features in alert.features.items():
             self._counts[kind].update(features.keys())
-        while self._recent[0].start < alert.start - HISTORY:
+        while len(self._recent) > MIN_COUNTED and self._recent[0].start < alert.start - HISTORY:
             oldest = self._recent.popleft()
             for kind, features in oldest.features.items():
                 counts = self._counts[kind]

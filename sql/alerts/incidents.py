@@ -174,9 +174,9 @@ class IncidentGateway(Gateway):
         """The oldest alerts in no incident; those without a context fired at least `wait` ago."""
         return self._records(UnplacedAlertRow, "list_unplaced", wait=wait, limit=limit)
 
-    def list_placed(self, since: datetime) -> list[PlacedAlertRow]:
-        """Alerts that began since a time, in the order in which they were placed."""
-        return self._records(PlacedAlertRow, "list_placed", since=since)
+    def list_placed(self, since: datetime, last: int) -> list[PlacedAlertRow]:
+        """Alerts that began since a time, and the last ones, in the order in which they were placed."""
+        return self._records(PlacedAlertRow, "list_placed", since=since, last=last)
 
     def newest_start(self) -> datetime | None:
         """When the newest placed alert began; None without alerts."""

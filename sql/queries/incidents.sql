@@ -7,10 +7,10 @@ WHERE a.raised_at < clock_timestamp() - %(wait)s::interval OR a.raised_at IS NUL
 ORDER BY a.starts_at, a.id LIMIT %(limit)s
 
 -- list_placed --
--- The alerts that began since a time and are in incidents, in the order in which they were placed.
+-- The alerts that began since a time, and the last ones, which are in incidents, in the order in which they were placed.
 SELECT a.id, a.eid, a.rule, a.version, a.fingerprint, a.key, a.starts_at, m.incident, m.series, m.changes
 FROM incident_alerts m JOIN alerts a ON a.id = m.alert_id
-WHERE a.starts_at >= %(since)s ORDER BY m.number
+WHERE a.starts_at >= %(since)s OR m.number > (SELECT max(number) FROM incident_alerts) - %(last)s ORDER BY m.number
 
 -- newest_start --
 -- When the newest alert that is in an incident began.

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from moirae.incidents import overlap
 from moirae.incidents.alert_features import AlertFeatures
 from moirae.incidents.overlap import HISTORY, Overlaps
 
@@ -51,7 +52,18 @@ def test_rare_terms_weigh_more() -> None:
     assert shares_rare > 5 * compare(overlaps, make_alert(1, "common", "z"))
 
 
-def test_features_of_old_alerts_do_not_count() -> None:
+def test_features_of_old_alerts_count_while_there_are_few_newer_ones() -> None:
+    overlaps = Overlaps(HALF_LIFE)
+    for _ in range(20):
+        overlaps.count(make_alert(0, "a"))
+    newest = make_alert(HISTORY + 1, "a", "b")
+    overlaps.count(newest)
+    weights = overlaps.weigh(newest)["context"]
+    assert weights["b"] > 20 * weights["a"]
+
+
+def test_features_of_old_alerts_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "MIN_COUNTED", 1)
     overlaps = Overlaps(HALF_LIFE)
     for _ in range(20):
         overlaps.count(make_alert(0, "a"))
