@@ -24,7 +24,7 @@ from archiver.read.reader import Reader, SnapshotReader
 from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
-from moirae.demo.testbed import STREAMS, Testbed
+from moirae.demo.testbed import StreamName, Testbed
 from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation.guard import Guard
 from moirae.live.composition import build_detection
@@ -50,6 +50,7 @@ pytestmark = pytest.mark.services
 
 LIVE = datetime(2026, 6, 1, tzinfo=UTC)
 LIMIT = 32.5
+_STREAMS: tuple[StreamName, ...] = ("node", "process", "ping")
 """Of the expected CPU of a candidate, as the rule has it."""
 
 Rows = Sequence[dict[str, Any]]
@@ -174,11 +175,14 @@ def test_candidates_are_useful_at_once_and_right_in_the_end(
     overload = next(f for f in testbed.failures if f.kind == "overload" and f.starts >= LIVE)
     story = Story(spark, connection, settings, tmp_path)
     story.ingest(
-        {stream: [row for _, rows in testbed.history(stream) for row in rows] for stream in STREAMS}
+        {
+            stream: [row for _, rows in testbed.history(stream) for row in rows]
+            for stream in _STREAMS
+        }
     )
     story.detector.reload(LIVE)  # the rule is new: overloads of the past start no recalls
     until = overload.starts + timedelta(seconds=10)
-    story.ingest({stream: testbed.live(stream, LIVE, until) for stream in STREAMS})
+    story.ingest({stream: testbed.live(stream, LIVE, until) for stream in _STREAMS})
     found = connection.execute(
         "SELECT r.eid, r.ts FROM recalled_events r WHERE r.event->'key'->>'host' = %s",
         (overload.host,),
