@@ -83,11 +83,14 @@ ALL_TIME = TimeRange()
 
 def merge_ranges(ranges: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
     """As few ranges that cover the same time, in ascending order and apart."""
-    merged: list[TimeRange] = []
-    for time_range in sorted(ranges, key=_start_order):
-        if merged and merged[-1].touches(time_range):
-            time_range = merged.pop().enclose(time_range)
-        merged.append(time_range)
+    ordered = sorted(ranges, key=_start_order)
+    merged = ordered[:1]
+    for time_range in ordered[1:]:
+        last = merged[-1]
+        if not last.touches(time_range):
+            merged.append(time_range)
+        elif last.end is not None and (time_range.end is None or time_range.end > last.end):
+            merged[-1] = TimeRange(last.start, time_range.end)
     return tuple(merged)
 
 

@@ -323,6 +323,11 @@ def plan_pieces(
     pieces: list[Piece] = []
     first = 0
     for chunk, chunk_range in chunks:
+        if len(asked_ranges) == 1:  # without the lists of the general case
+            start, end = asked_ranges[0].intersect(chunk_range)
+            if end is not None and (start is None or start < end):
+                pieces.append(Piece(chunk, start, end))
+            continue
         while first < len(asked_ranges) and _is_before(asked_ranges[first], chunk_range):
             first += 1
         ranges: list[TimeRange] = []
@@ -380,7 +385,12 @@ def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
 
     A piece without a beginning counts as the mean of the others.
     """
-    lengths = [_count_seconds(piece.ranges) for piece in pieces]
+    lengths: list[float | None] = []
+    for piece in pieces:
+        if piece.low is None or piece.parts:
+            lengths.append(_count_seconds(piece.ranges))
+        else:
+            lengths.append((piece.high - piece.low) / 1e6)
     known_lengths = [length for length in lengths if length is not None]
     mean = _DEFAULT_PIECE_SECONDS
     if known_lengths:
