@@ -10,6 +10,7 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
+from moirae.alerts import TablesOfRecalls
 from moirae.backtest_process import BacktestSupervisor
 from moirae.config import Settings, build_spark_settings
 from moirae.deployments import RuleRegistry
@@ -123,7 +124,8 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
 def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
     connection = connect_database(settings, "recall relations")
     schemas = recalled_streams(settings, connection)
-    relations = Relations(connection, settings.relations)
+    declared = Relations(connection, settings.relations)
+    relations = TablesOfRecalls(connection, declared.table, settings.relations.keys())
     return RecallConfig(
         root=root,
         schemas=schemas,

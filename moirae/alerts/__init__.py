@@ -1,7 +1,7 @@
 """Alerts: identity of events, lifecycle, annotations, and their rows in PostgreSQL."""
 
 from moirae.alerts import built_in
-from moirae.alerts.alert_stream import AlertStream, make_alert_table
+from moirae.alerts.alert_stream import AlertStream, TablesOfRecalls, make_alert_table
 from moirae.alerts.alerting_rule import AlertingRule, make_alerting_rule
 from moirae.alerts.changes import ChangeLog, format_position, parse_position, select_last
 from moirae.alerts.checked_steps import InvestigatedAlert, RankedStep, rank_steps
@@ -92,4 +92,5 @@ __all__ = [
     "select_last",
     "sort_event",
     "summarize_fixes",
+    "TablesOfRecalls",
 ]

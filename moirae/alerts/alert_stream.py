@@ -1,17 +1,22 @@
 """The rows of the table `alerts`, from the alerts that are stored."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import sql
 from archiver.time_range import TimeRange
-from archiver.times import optional_datetime
+from archiver.times import END_OF_TIME, optional_datetime
 from moirae.alerts.event import canonical_json
+from moirae.rules import ALERTS
+from recall.query.sql_names import VALID_FROM, VALID_TO
 from sql.alerts import AlertGateway, AlertStateRow
 
 _TIME = pa.timestamp("us", tz="UTC")
+_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SCHEMA = pa.schema(
     {
@@ -40,6 +45,32 @@ class AlertStream:
             optional_datetime(time_range.start), optional_datetime(time_range.end), rules
         )
         return make_alert_table(rows)
+
+
+class TablesOfRecalls:
+    """The relations that recalls read, and `alerts` as one: see `moirae.rules.alert_table`.
+
+    `relation` returns all versions of a declared relation, `declared`: their names.
+    """
+
+    def __init__(
+        self,
+        connection: sql.Connection,
+        relation: Callable[[str], pa.Table],
+        declared: Collection[str],
+    ) -> None:
+        self._alerts = AlertStream(connection)
+        self._relation = relation
+        self._declared = declared
+
+    def table(self, name: str) -> pa.Table:
+        """All versions of a relation. A change of state is valid after its time."""
+        if name != ALERTS or name in self._declared:
+            return self._relation(name)
+        rows = self._alerts.read(TimeRange(None, END_OF_TIME))
+        after = pc.add(rows["ts"].cast(pa.int64()), 1).cast(rows["ts"].type)
+        until = pa.array([_LAST_TIME] * len(rows), rows["ts"].type)
+        return rows.append_column(VALID_FROM, after).append_column(VALID_TO, until)
 
 
 def make_alert_table(rows: Iterable[AlertStateRow]) -> pa.Table:

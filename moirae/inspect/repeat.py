@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.spark import session_on_demand
+from moirae.alerts import TablesOfRecalls
 from moirae.config import Settings
 from moirae.live import Relations
+from moirae.rules import ALERTS
 from moirae.runtime.storage import open_storage, recalled_streams
 from recall.corpora import Corpora
 from recall.replay import ReplayedAnswer, Replayer, SimilarReplayer, SqlReplayer, replay
@@ -32,14 +34,21 @@ def _open_replayers(
     """A replayer for each kind of recall. Spark is started when one of them needs it."""
     storage = open_storage(settings)
     schemas = recalled_streams(settings, connection)
-    relations = Relations(connection, settings.relations)
+    declared = Relations(connection, settings.relations)
+    relations = TablesOfRecalls(connection, declared.table, settings.relations.keys())
     with session_on_demand("moirae repeat", Path(settings.home) / "warehouse") as start_session:
 
         def create_session() -> SparkSession:
             return harden_session(start_session().newSession())
 
         sql_replayer = SqlReplayer(
-            connection, storage, schemas, create_session, relations.table, settings.recall.engine
+            connection,
+            storage,
+            schemas,
+            create_session,
+            relations.table,
+            settings.recall.engine,
+            unversioned=frozenset() if ALERTS in settings.relations else frozenset({ALERTS}),
         )
         similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
         yield {"sql": sql_replayer, "similar": similar_replayer}

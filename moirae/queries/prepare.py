@@ -13,7 +13,14 @@ from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import Settings
-from moirae.rules import Definition, find_event_streams, list_event_names
+from moirae.rules import (
+    ALERT_VERSION_COLUMNS,
+    ALERTS,
+    Definition,
+    add_past_alerts,
+    find_event_streams,
+    list_event_names,
+)
 from moirae.rules.checks import ResultTypes, infer_result_types, locate_fragment
 from recall.engines import Template
 from recall.engines.routing import runs_in_duckdb
@@ -86,6 +93,8 @@ def prepare_query(
         query = _limit_rows(_expand_star(query, settings), options.limit)
         text = query.sql(dialect="spark")
     used = tables_used(text, {*tables.streams, *tables.relations, *tables.derived})
+    if not used & {ALERTS, *tables.streams, *tables.derived}:
+        raise Unsupported("a query must read a stream, a derived stream or alerts")
     reads_derived = bool(used & tables.derived.keys())
     if reads_derived and options.follow:
         names = ", ".join(sorted(used & tables.derived.keys()))
@@ -128,7 +137,7 @@ def _build_tables(text: str, settings: Settings, definitions: Iterable[Definitio
                     f"ambiguous derived stream {query.stream}: several groups declare it"
                 )
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
-    return Tables(time_columns, frozenset(settings.relations), derived)
+    return add_past_alerts(Tables(time_columns, frozenset(settings.relations), derived), text)
 
 
 def _find_events(
@@ -242,6 +251,9 @@ class _SparkAnalysis:
         for name, relation in settings.relations.items():
             views[name] = name
             self._create_view(name, {**relation.columns, **_VALIDITY})
+        if ALERTS in tables.relations and ALERTS not in views:
+            views[ALERTS] = ALERTS
+            self._create_view(ALERTS, ALERT_VERSION_COLUMNS)
         self._create_view(_PENDING_VIEW, _PENDING_COLUMNS)
         self._bindings = TableBindings(
             PhysicalTables({**views, sql_names.MERGED_TABLE: sql_names.MERGED_TABLE}),

@@ -5,7 +5,13 @@ converts their queries into context queries and recall questions.
 """
 
 from moirae.rules.absence import add_expected_keys
-from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS, ALERTS_TIME
+from moirae.rules.alert_table import (
+    ALERT_COLUMNS,
+    ALERT_VERSION_COLUMNS,
+    ALERTS,
+    ALERTS_TIME,
+    add_past_alerts,
+)
 from moirae.rules.bound_alerts import find_alert_readers
 from moirae.rules.definition import (
     Definition,
@@ -42,6 +48,8 @@ from moirae.rules.unused_keys import find_unused_keys
 
 __all__ = [
     "ALERTS",
+    "ALERT_VERSION_COLUMNS",
+    "add_past_alerts",
     "ALERTS_TIME",
     "ALERT_COLUMNS",
     "AlertSpec",

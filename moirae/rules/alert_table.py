@@ -6,7 +6,7 @@ the same whenever it is computed. What an operator or `where` did to an alert is
 
 from dataclasses import replace
 
-from recall.query import Tables
+from recall.query import Tables, sql_names, tables_used
 
 ALERTS = "alerts"
 ALERTS_TIME = "ts"
@@ -22,11 +22,30 @@ ALERT_COLUMNS = {
     "starts_at": "timestamp",
 }
 """Its columns with Spark's types. `ts`: the event time at which the alert entered `state`."""
+ALERT_VERSION_COLUMNS = {**ALERT_COLUMNS, **sql_names.VALIDITY_TYPES}
+"""Those of the table as recalls read it: a relation whose rows are valid once they are past."""
+
+
+def has_own_alerts(tables: Tables) -> bool:
+    """Whether the workspace has a table of this name: then there is no other."""
+    return ALERTS in {*tables.streams, *tables.relations, *tables.derived}
+
+
+def add_past_alerts(tables: Tables, sql: str) -> Tables:
+    """The tables with `alerts` as a recall reads it, if it does. Raises `Unsupported`."""
+    if not reads_past_alerts(sql, tables):
+        return tables
+    return replace(tables, relations=tables.relations | {ALERTS})
+
+
+def reads_past_alerts(sql: str, tables: Tables) -> bool:
+    """Whether a recall reads the alerts of rules. Raises `Unsupported`."""
+    return not has_own_alerts(tables) and bool(tables_used(sql, {ALERTS}))
 
 
 def add_alerts(tables: Tables) -> Tables:
     """The tables with `alerts`, unless the workspace has a table of this name."""
-    if ALERTS in tables.streams or ALERTS in tables.relations or ALERTS in tables.derived:
+    if has_own_alerts(tables):
         return tables
     return replace(
         tables,

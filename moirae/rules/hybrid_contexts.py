@@ -7,10 +7,11 @@ recalls must end, and must not wait for a context that waits for them.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from moirae.rules.alert_table import ALERTS
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import HistoryRecall, QuerySpec, SimilarRecall
 from recall.errors import RecallError
-from recall.query import tables_used
+from recall.query import tables_in, tables_used
 
 
 class ContextProblem(NamedTuple):
@@ -71,6 +72,8 @@ def _find_problem(
     if read_contexts:
         cycle = " → ".join([name, recall_name, *sorted(read_contexts)])
         return f"cycle: {cycle}; a recall that a context reads must not read such a context"
+    if ALERTS in tables_in(recall.sql):
+        return f"{recall_name} reads alerts; name alerts in the context itself"
     if recall.range is None:
         return f"set range of the recall {recall_name}: a context waits until it has ended"
     return None

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
-from moirae.rules.alert_table import add_alerts
+from moirae.rules.alert_table import add_alerts, add_past_alerts
 from moirae.rules.answer_coverage import find_named_coverage
 from moirae.rules.definition import Definition
 from moirae.rules.external import LABELS_SQL
@@ -209,7 +209,7 @@ def _build_sql_question(
 ) -> SqlQuestion:
     spec = definition.spec
     event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
-    streams, relations, derived = _select_tables(recall.sql, tables)
+    streams, relations, derived = _select_tables(recall.sql, add_past_alerts(tables, recall.sql))
     return SqlQuestion(
         **_describe_range(recall.range),
         **_describe_kind(recall),

@@ -45,7 +45,8 @@ _PastRead = tuple[Piece, Mapping[str, int]]
 class SqlReplayer:
     """Computes SQL answers again: a `recall.replay.outcome.Replayer`.
 
-    `session` starts Spark if a question needs it. `relations` returns all versions of a relation.
+    `session` starts Spark if a question needs it. `relations` returns all versions of a relation;
+    of those in `unversioned` it is not stored what they were when the recall ran.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class SqlReplayer:
         session: Callable[[], SparkSession],
         relations: Callable[[str], pa.Table],
         setting: EngineSetting = "auto",
+        unversioned: frozenset[str] = frozenset(),
     ) -> None:
+        self._unversioned = unversioned
         self._connection = connection
         self._replay_gateway = ReplayGateway(connection)
         self._past_reader = ReaderAt(root, schemas)
@@ -162,7 +165,8 @@ class SqlReplayer:
             sorted(relations), from_micros(row.event["ts"]), row.started_at
         )
         if changed_relation is None:
-            return None
+            names = ", ".join(sorted(relations & self._unversioned))
+            return f"it is not stored which rows of {names} were known then" if names else None
         name, changed_at = changed_relation
         return f"the relation {name} changed for the event's time at {_format_time(changed_at)}"
 

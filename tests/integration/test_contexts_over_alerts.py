@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from psycopg import Connection
@@ -13,13 +14,16 @@ from archiver.formats import JSONL
 from archiver.ingest.source_units import SourceUnit
 from archiver.read.reader import Reader
 from archiver.time_range import TimeRange
-from moirae.alerts import AlertStream, make_alerting_rule
+from moirae.alerts import AlertStream, TablesOfRecalls, make_alerting_rule
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import PastFinder, RelationVersions
 from moirae.history.plan import ViewTask, decide
-from recall.requests import RecallEvent
+from moirae.rules.requests import build_questions
+from recall.engines.spark.engine import SparkEngine
+from recall.engines.template import Template
+from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.property.world import START, World, definitions
 
 pytestmark = pytest.mark.services
@@ -50,6 +54,10 @@ groups:
       own: {sql: "SELECT ts, state, starts_at FROM alerts WHERE rule = 'g/Effect'", within: 1h}
     recall:
       alike: {similar: {contexts: [others]}}
+      before:
+        sql: >-
+          SELECT x.alert, x.state, count(*) AS n FROM alerts x WHERE x.key['host'] = event.host
+          AND x.rule <> 'g/Effect' GROUP BY x.alert, x.state
   derived:
   - {stream: b_rows, expr: "SELECT host, at AS ts, w FROM b"}
 """
@@ -118,6 +126,28 @@ def test_a_context_has_the_alerts_as_they_were_before_its_event(world: World) ->
         (times[1], "resolved"),
     ]
     assert find_past(world) == {second: states for second, (_, states, _) in settled.items()}
+
+
+def test_a_recall_has_the_alerts_before_its_event(world: World) -> None:
+    ingest(world, a=[(0, 1.0)], b=[(0, 9), (5, 9), (10, 9)])
+    (rule,) = (rule for rule in world.detector.active_rules if rule.name == "g/Effect")
+    question = build_questions(rule.definition, rule.tables)["before"]
+    assert isinstance(question, SqlQuestion)
+    schemas = [stream_schema(*item) for item in world.settings.streams.items()]
+    tables = TablesOfRecalls(world.connection, {}.__getitem__, ())
+    engine = SparkEngine(world.spark.newSession, Reader(world.root, schemas), tables.table)
+    template = Template(question)
+    found = {}
+    for second in (0, 5, 11):
+        event = RecallEvent(UUID(int=second), _start() + second * 1_000_000, {}, {"host": "h"})
+        partials = engine.compute_partial(template, [(event, Piece(0, None, event.ts))], {})
+        rows = [row for partial in partials.values() for row in partial.to_pylist()]
+        found[second] = sorted((row["alert"], row["state"], row["n"]) for row in rows)
+    assert found == {
+        0: [],  # it is pending at the event, not before it
+        5: [("Cause", "pending", 1)],
+        11: [("Cause", "firing", 1), ("Cause", "pending", 1)],
+    }
 
 
 def find_past(world: World) -> dict[int, list[Any]]:

@@ -100,6 +100,12 @@ def test_command_answers_where_no_recall_process_runs(past: History) -> None:
     assert task(past) == ("query", "done")
 
 
+def test_command_answers_about_alerts(past: History) -> None:
+    answer = orjson.loads(run(past, "SELECT count(*) AS n FROM alerts", "-o", "json").stdout)
+    assert answer["rows"] == [{"n": 0}]
+    assert answer["coverage"]["final"]
+
+
 def test_command_answers_with_the_most_frequent_values(past: History) -> None:
     answer = orjson.loads(run(past, "SELECT top(host, 1) FROM past", "-o", "json").stdout)
     first = max(expected_groups(past), key=lambda row: (row["n"], [-ord(c) for c in row["host"]]))

@@ -160,7 +160,14 @@ def test_ad_hoc_queries_read_events(spark: SparkSession, settings: Settings) -> 
         prepare("SELECT host FROM events.Many")
 
 
-def test_recalls_read_alerts_by_a_context_only(spark: SparkSession, settings: Settings) -> None:
+def test_recalls_read_alerts(spark: SparkSession, settings: Settings) -> None:
     text = RULES.replace("FROM events.Many m WHERE m.host", "FROM alerts m WHERE m.rule")
     _, found = check(spark, settings, text)
-    assert found == ["r.yaml:16:47: g/High: alerts: name a context or surrounding that reads them"]
+    assert found == []
+
+
+def test_ad_hoc_queries_read_alerts(spark: SparkSession, settings: Settings) -> None:
+    text = "SELECT rule, labels['site'] AS site, count(*) AS n FROM alerts GROUP BY ALL"
+    question = prepare_query(text, settings, [], QueryOptions(limit=10), spark.newSession)
+    assert question.columns == {"rule": "string", "site": "string", "n": "bigint"}
+    assert question.relations == ("alerts",) and not question.streams

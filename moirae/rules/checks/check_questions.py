@@ -13,7 +13,13 @@ from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
-from moirae.rules.alert_table import ALERT_COLUMNS, ALERTS
+from moirae.rules.alert_table import (
+    ALERT_COLUMNS,
+    ALERT_VERSION_COLUMNS,
+    ALERTS,
+    add_past_alerts,
+    reads_past_alerts,
+)
 from moirae.rules.checks.check_session import CheckSession, create_empty_view
 from moirae.rules.checks.pattern_warnings import find_pattern_warnings
 from moirae.rules.checks.result_types import infer_result_types, locate_fragment
@@ -56,6 +62,7 @@ _NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "dec
 _EVENT_VIEW = "_event"
 _MERGED_VIEW = sql_names.MERGED_TABLE
 _TABLE_VIEW = "_table_{}"
+_PAST_ALERTS_VIEW = "_past_alerts"
 
 
 def check_questions(
@@ -205,18 +212,24 @@ class _QuestionChecker:
 
     def _check_sql_recall(self, name: str, recall: HistoryRecall) -> None:
         event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
+        tables = add_past_alerts(self._tables, recall.sql)
         views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
+        if tables is not self._tables:
+            views[ALERTS] = _PAST_ALERTS_VIEW
+            self._create_empty_view(_PAST_ALERTS_VIEW, ALERT_VERSION_COLUMNS)
+        elif not tables_used(recall.sql, {*tables.streams, *tables.derived}):
+            raise Unsupported("a recall must read a stream, a derived stream or alerts")
         for table in event_tables:
             views[table] = self._create_event_view(table)
         bindings = self._bind_tables(views)
 
         def validate(query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
-            scope = build_scope(self.definition, self._tables, event_tables)
+            scope = build_scope(self.definition, tables, event_tables)
             return self._validate(lift_query(query, scope, bindings).sql, recall.sql)
 
         types = infer_result_types(
             recall.sql,
-            self._tables,
+            tables,
             event_tables,
             validate,
             lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
@@ -274,8 +287,16 @@ class _QuestionChecker:
             )
             return
         for name in sorted(recall_names):
-            if isinstance(spec.recall[name], SimilarRecall):
+            recall = spec.recall[name]
+            if isinstance(recall, SimilarRecall):
                 message = f"where can refer to SQL recalls only; {name} is a similarity recall"
+                yield self._rule.make_problem(message, "where")
+                return
+            if reads_past_alerts(recall.sql, self._tables):
+                message = (
+                    f"where cannot refer to {name}, which reads alerts: where decides which alerts "
+                    "there are"
+                )
                 yield self._rule.make_problem(message, "where")
                 return
             if self._is_until_previous(name):

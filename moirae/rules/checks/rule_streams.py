@@ -167,7 +167,7 @@ class RuleStreams:
         if not self._has_alerts:
             return rule, []
         for path, sql in list_queries(rule.spec).items():
-            if path[0] not in ("recall", "then") or ALERTS not in sql.lower():
+            if path[0] != "then" or ALERTS not in sql.lower():
                 continue
             if ALERTS in find_tables_in(sql):
                 line, column = find_table(sql, ALERTS)

@@ -106,7 +106,7 @@ def _take_apart(query: exp.Query, tables: Tables, types: Mapping[str, str]) -> S
 
 def _check_reads_stream(query: exp.Query, tables: Tables) -> None:
     names = {table.name.lower() for table in query.find_all(exp.Table)}
-    if not names & {*tables.streams, *tables.derived}:
+    if not names & {*tables.streams, *tables.derived, *tables.relations}:
         raise Unsupported("a recall must read a stream", query)
 
 

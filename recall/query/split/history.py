@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parsing import Unsplittable, Unsupported
+from recall.query.parsing import Unsplittable
 from recall.query.parts import aggregates_of, common_tables, joins_of, own_nodes, sources_of
 from recall.query.shape import Tables
 
@@ -37,7 +37,7 @@ def _single_history_source(
         source for source in sources_of(query) if _reads_history(source, tables, local_tables)
     ]
     if not sources:
-        raise Unsupported("a recall must read a stream", query)
+        raise Unsplittable("a query that reads no stream has no pieces of history", query)
     for join in joins_of(query):
         if join.kind in ("SEMI", "ANTI") and any(join.this is source for source in sources):
             raise Unsplittable("EXISTS and IN over a stream need all rows of history", join)

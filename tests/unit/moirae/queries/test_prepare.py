@@ -87,6 +87,11 @@ def test_what_cannot_be_read_is_refused(settings: Settings, text: str, reason: s
         prepare(settings, text)
 
 
+def test_alerts_may_be_read_alone(settings: Settings) -> None:
+    with pytest.raises(AssertionError, match="needs Spark"):
+        prepare(settings, "SELECT rule, count(*) AS n FROM alerts GROUP BY rule")
+
+
 def test_star_is_replaced_by_the_columns_of_the_stream(settings: Settings) -> None:
     with pytest.raises(AssertionError, match="needs Spark"):  # it has a column of type float
         prepare(settings, "SELECT * FROM cpu")
