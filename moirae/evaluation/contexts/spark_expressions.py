@@ -171,6 +171,8 @@ def pair_query(query: LiftedContextQuery, columns: Mapping[str, str]) -> PairedQ
     where = select.args.get("where")
     condition = exp.true() if where is None else where.this
     values = [output for output in outputs if not output.is_star]
+    if any(node.find(exp.Query) for node in (*values, condition)):
+        return None  # a subquery, which reads other rows
     used = {
         column.name
         for node in (*values, condition)

@@ -82,6 +82,8 @@ class _Checker:
         if where is not None:
             _check_condition(where.this, self._writer)
         group = query.args.get("group")
+        if group is not None and clauses_of(group) - {"expressions"}:
+            raise SparkRequired("GROUP BY with sets of groups")
         entries = [] if group is None else group.expressions
         keys = [resolve_output(entry, query.expressions) for entry in entries]
         if query.args.get("distinct"):
@@ -102,7 +104,8 @@ class _Checker:
             _check_condition(having.this, writer)
 
     def _check_join(self, join: exp.Join) -> None:
-        if join.args.get("using") or join.kind not in ("", "INNER", "CROSS"):
+        is_other = join.args.get("using") or join.method or join.side not in ("", "LEFT")
+        if is_other or join.kind not in ("", "INNER", "CROSS"):
             raise SparkRequired("joins other than JOIN … ON and LEFT JOIN … ON")
         condition = join.args.get("on")
         if condition is not None:

@@ -68,6 +68,8 @@ def _run(filters: FixedFilters) -> list[tuple[str, str]]:
         ("SELECT c.host FROM cpu c WHERE array_contains(event.tags, c.host)", False),
         ("SELECT a.host FROM cpu a JOIN cpu b ON a.ts = b.ts", False),
         ("SELECT q.host FROM (SELECT c.host FROM cpu c) q", False),
+        ("SELECT c.host FROM cpu c WHERE EXISTS (SELECT 1 FROM cpu b WHERE b.ts < c.ts)", False),
+        ("SELECT (SELECT max(b.cpu) FROM cpu b) AS top FROM cpu c", False),
     ],
 )
 def test_filters_and_projections_of_one_stream_are_evaluated_by_expressions(
