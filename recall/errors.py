@@ -2,6 +2,7 @@
 
 RecallError
 ├── Cancelled            a query was cancelled before it finished
+│   └── ExecutorsAway    no executor of the cluster can run it: it is run again when some can
 ├── CommandKeyConflict   a command's idempotency key was used for another command
 ├── FilterFailed         a filter has failed for a row
 ├── EngineLost           the JVM has exited
@@ -74,6 +75,10 @@ class FilterFailed(RecallError):
 
 class Cancelled(RecallError):
     """A query was cancelled before it finished."""
+
+
+class ExecutorsAway(Cancelled):
+    """No executor of the cluster can run a query now. It is run again when some can."""
 
 
 @dataclass

@@ -13,12 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import structlog
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from archiver.errors import ArchiverError, TaskLost
+from archiver.spark import has_stopped
 from archiver.threads import start_daemon
 
 _Item = TypeVar("_Item")
@@ -140,18 +141,10 @@ class SparkJobs:
             parts.release()
             self._is_warm = True
         except Exception as error:
-            if self._has_stopped():
+            if has_stopped(self._context):
                 return
             reason = str(error).partition("\n")[0]
             _LOG.warning("workers were not started", action="warm_up_failed", error=reason)
-
-    def _has_stopped(self) -> bool:
-        """Whether the application has ended, or its JVM."""
-        context: Any = self._context._jsc
-        try:
-            return context is None or bool(context.sc().isStopped())
-        except (Py4JError, OSError):
-            return True
 
     def add_tasks(self, tasks: int) -> None:
         """Count tasks that are started."""

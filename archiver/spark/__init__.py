@@ -6,7 +6,13 @@ from archiver.spark.environment import (
     describe_environment,
     find_mismatch,
 )
-from archiver.spark.probe import ExecutorProbe, await_executors, probe_executors
+from archiver.spark.probe import (
+    ExecutorProbe,
+    await_executors,
+    count_task_slots,
+    has_stopped,
+    probe_executors,
+)
 from archiver.spark.session import (
     NUMBER_SOURCE,
     jvm_process,
@@ -23,8 +29,10 @@ __all__ = [
     "NUMBER_SOURCE",
     "await_executors",
     "compare_environments",
+    "count_task_slots",
     "describe_environment",
     "find_mismatch",
+    "has_stopped",
     "jvm_process",
     "open_session",
     "probe_executors",

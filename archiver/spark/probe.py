@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import BarrierTaskContext, SparkContext
 from pyspark import cloudpickle as _cloudpickle
 
@@ -31,17 +32,31 @@ class ExecutorProbe:
     error: str = ""
 
 
+def has_stopped(context: SparkContext) -> bool:
+    """Whether the application has ended, or its JVM."""
+    java_context: Any = context._jsc
+    try:
+        return java_context is None or bool(java_context.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
+
+
+def count_task_slots(context: SparkContext) -> int:
+    """How many tasks the executors that have registered can run at once."""
+    scala_context: Any = context._jsc.sc()
+    profile = scala_context.resourceProfileManager().defaultResourceProfile()
+    # `defaultParallelism` is at least 2, or a setting: a barrier stage would wait for cores.
+    return int(scala_context.maxNumConcurrentTasks(profile))
+
+
 def await_executors(context: SparkContext, cores: int, timeout: float) -> int:
     """Wait until executors have so many cores, or the time is over.
 
     Returns how many tasks they can run at once.
     """
     deadline = time.monotonic() + timeout
-    scala_context: Any = context._jsc.sc()
-    profile = scala_context.resourceProfileManager().defaultResourceProfile()
     while True:
-        # `defaultParallelism` is at least 2, or a setting: a barrier stage would wait for cores.
-        available = int(scala_context.maxNumConcurrentTasks(profile))
+        available = count_task_slots(context)
         if available >= cores or time.monotonic() > deadline:
             return available
         time.sleep(_REGISTER_INTERVAL)

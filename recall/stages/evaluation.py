@@ -38,7 +38,7 @@ from recall.engines.pending_events import (
     to_arrow_value,
 )
 from recall.engines.routing import EngineChoice
-from recall.errors import EngineLost, SparkRequired
+from recall.errors import EngineLost, ExecutorsAway, SparkRequired
 from recall.event_plans import ColumnTypes, Condition, Stage
 from recall.query import sql_names
 from recall.requests import RecallEvent
@@ -193,7 +193,7 @@ class StageEvaluator:
         self, part: Sequence[StageInput], error: Exception
     ) -> Sequence[Sequence[StageInput]]:
         """Halves after an error of the query. Other errors are raised: it is run again later."""
-        if isinstance(error, ArchiverError | OSError):
+        if isinstance(error, ArchiverError | OSError | ExecutorsAway):
             raise error
         if not self._conditions.is_alive():
             raise EngineLost from error

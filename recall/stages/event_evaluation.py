@@ -7,7 +7,7 @@ import structlog
 from cachetools import LRUCache
 
 import sql
-from recall.errors import EngineLost
+from recall.errors import EngineLost, ExecutorsAway
 from recall.event_plans import ColumnTypes, Condition, order_stages
 from recall.revisions import diff, key_rows
 from recall.stages.conditions import (
@@ -168,7 +168,7 @@ class EventEvaluator:
         try:
             value = self._stages.evaluate_condition(condition, planned.event, answers)
         except Exception as error:
-            if isinstance(error, EngineLost):
+            if isinstance(error, EngineLost | ExecutorsAway):
                 raise
             message = str(error).strip().splitlines()[0][:500]
             _LOG.error(

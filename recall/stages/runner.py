@@ -26,7 +26,7 @@ from archiver.errors import ArchiverError
 from archiver.ingest import Catalog
 from archiver.periodic import Periodic
 from archiver.times import Micros
-from recall.errors import EngineLost
+from recall.errors import EngineLost, ExecutorsAway
 from recall.event_plans import ColumnTypes, EventPlan
 from recall.ledger import retry_on_deadlock
 from recall.requests import RecallEvent
@@ -46,7 +46,7 @@ _MAX_ENDING = 1_000  # events in one search
 _MAX_PLANS = 1_000  # in memory
 _BATCH_EVENTS = 200  # evaluated together
 _EXIT_SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
-_TRANSIENT_ERRORS = (sql.DatabaseError, ArchiverError, DeltaError, OSError)
+_TRANSIENT_ERRORS = (sql.DatabaseError, ArchiverError, DeltaError, OSError, ExecutorsAway)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,11 @@
 
 from collections.abc import Hashable, Sequence
 from typing import Any
+from uuid import UUID
 
 import sql
 from recall.engines import EventTables, Template
-from recall.errors import Cancelled, EngineLost
+from recall.errors import Cancelled, EngineLost, ExecutorsAway
 from recall.ledger import Task, TurnResult
 from recall.query import sql_names
 from recall.scheduling import (
@@ -52,6 +53,7 @@ class Dispatcher:
         self._workers = workers
         self._summaries = summaries
         self._turns_by_job: dict[Job[list[TurnResult]], list[TurnTask]] = {}
+        self._awaiting_executors: set[UUID] = set()  # tasks
 
     # Starting turns
 
@@ -65,7 +67,7 @@ class Dispatcher:
             tasks,
             self._active_tasks.stride,
             self._engine_slots(),
-            blocked=self._preparation.waiting_task_ids,
+            blocked=self._blocked_task_ids(),
             scan_streams=self._find_scan_streams(),
         )
         if not turns:
@@ -85,6 +87,11 @@ class Dispatcher:
                     self._recorder.fail(failed.task, summarise_error(error))
                 break  # the plan of the other turns counted on this one
         return ended
+
+    def _blocked_task_ids(self) -> set[UUID]:
+        if not self._workers.are_executors_away():
+            self._awaiting_executors.clear()
+        return {*self._preparation.waiting_task_ids, *self._awaiting_executors}
 
     def _engine_slots(self) -> EngineSlots:
         return EngineSlots(
@@ -231,7 +238,10 @@ class Dispatcher:
             except EngineLost:
                 self._recorder.count_lost_engine(job.task_ids, job.description)
                 raise
-            except Cancelled:
+            except Cancelled as error:
+                # A query that has lost its executors may run without them.
+                if isinstance(error, ExecutorsAway) and error.__cause__ is None:
+                    self._awaiting_executors.update(turn.spec.id for turn in turns)
                 self._recorder.requeue([turn.spec for turn in turns])
                 continue
             ended += self._recorder.record(turns, results)

@@ -20,7 +20,7 @@ from archiver.time_range import TimeRange
 from archiver.times import Micros
 from recall.engines import PartialQuery, Template, merge_partials
 from recall.engines.routing import EngineRouter
-from recall.errors import Cancelled, EngineLost
+from recall.errors import Cancelled, EngineLost, ExecutorsAway
 from recall.ledger import Ledger, Revision, TurnResult
 from recall.operators import MAX_ROWS
 from recall.query import parse
@@ -134,6 +134,8 @@ class LiveRowReader:
                 result = job.future.result()
             except EngineLost:
                 raise
+            except ExecutorsAway:
+                self._store(active_task, None)
             except Cancelled:
                 self._fail(active_task, "reading live rows took too long")
             except Exception as error:

@@ -198,6 +198,7 @@ class RecallManager:
 
     def run_once(self) -> None:
         """One round of the loop."""
+        self._workers.interrupt_spark(self._running_jobs())
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
         for job, seconds in self._workers.pop_delays(self._running_jobs()):
             self._recorder.add_delay(job.task_ids, seconds)

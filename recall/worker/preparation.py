@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
-from recall.errors import EngineLost
+from recall.errors import EngineLost, ExecutorsAway
 from recall.ledger import Task, TaskSpec
 from recall.worker.active_tasks import ActiveTask, ActiveTasks
 from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
@@ -66,6 +66,7 @@ class HistoryPreparation:
         self._workers = workers
         self._background = background
         self._current: TaskSpec | None = None
+        self._had_no_executors = False
 
     def incomplete_chunks(self, task: Task) -> Collection[int]:
         """The chunks that are not prepared for a task's comparison."""
@@ -99,7 +100,7 @@ class HistoryPreparation:
         slots = self._workers.free_slots
         if active_task.is_background:
             slots = self._workers.background_slots
-        if self.jobs or not slots:
+        if self.jobs or not slots or self._awaits_executors():
             self.waiting_task_ids.add(active_task.spec.id)
             return
         self._active_tasks.stride.charge_pieces({active_task.spec.id: 1})
@@ -111,6 +112,8 @@ class HistoryPreparation:
         """Start background work unless an interactive task is active."""
         if self._background is None or self.jobs or not self._workers.background_slots:
             return
+        if self._awaits_executors():
+            return
         if not any(
             not active_task.is_background and not active_task.is_following
             for active_task in self._active_tasks.tasks.values()
@@ -118,6 +121,11 @@ class HistoryPreparation:
             work = self._background.next_task()
             if work is not None:
                 self._start(work)
+
+    def _awaits_executors(self) -> bool:
+        """Whether no executor can do the work of a job that has ended for that reason."""
+        self._had_no_executors = self._had_no_executors and self._workers.are_executors_away()
+        return self._had_no_executors
 
     def _start(self, work: Any) -> None:
         background = self._background
@@ -144,6 +152,8 @@ class HistoryPreparation:
                 self._current = None
             try:
                 job.future.result()
+            except ExecutorsAway:
+                self._had_no_executors = True
             except Exception as error:
                 if not job.slot.engines.spark.is_alive():
                     raise EngineLost from error

@@ -14,7 +14,7 @@ import structlog
 
 from recall.engines import find_pattern_limit
 from recall.engines.routing import EngineRouter
-from recall.errors import Cancelled, EngineLost
+from recall.errors import Cancelled, EngineLost, ExecutorsAway
 from recall.worker.work_clock import WorkClock
 
 Result = TypeVar("Result")
@@ -26,6 +26,7 @@ _MIN_DELAY = 1.0  # seconds of delay that are stored at once
 _EXIT_SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
 # Spark names its error class in brackets, somewhere in a long message.
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+")
+NO_EXECUTORS = "no executors: answers what needs none"
 _MAX_ERROR_LENGTH = 1000  # characters
 
 
@@ -40,6 +41,10 @@ class QuerySlot:
         """Raise `EngineLost` or `Cancelled` if that is why a query failed with `error`."""
         if not self.engines.spark.is_alive():
             raise EngineLost from error
+        if isinstance(error, ExecutorsAway):
+            raise error
+        if self.engines.are_executors_away():
+            raise ExecutorsAway from error
         if self.cancelled.is_set():
             raise Cancelled from error
 
@@ -94,8 +99,8 @@ class Workers:
     ) -> None:
         self.concurrency = len(engines)
         # All engines of a process have the same settings.
-        self.engine_choice = engines[0].choice
         self.shared_scan_stream = engines[0].shared_scan_stream
+        self.are_executors_away = engines[0].are_executors_away
         self._idle_engines = list(engines)
         self._engine_count = len(engines)
         self._query_timeout = query_timeout
@@ -113,7 +118,8 @@ class Workers:
     def activity(self) -> str:
         """How many queries run, of those that may run at once under the load of the machine."""
         busy = self._engine_count - len(self._idle_engines)
-        return f"running, {busy} of {self.concurrency} history queries"
+        activity = f"running, {busy} of {self.concurrency} history queries"
+        return f"{activity}, {NO_EXECUTORS}" if self.are_executors_away() else activity
 
     @property
     def background_slots(self) -> int:
@@ -171,6 +177,12 @@ class Workers:
                     query=job.description,
                 )
                 os._exit(_EXIT_SOFTWARE_ERROR)
+
+    def interrupt_spark(self, jobs: Iterable[Job[Result]]) -> None:
+        """Interrupt what no executor runs: it raises `ExecutorsAway`."""
+        if self.are_executors_away():
+            for job in jobs:
+                job.slot.engines.spark.cancel()
 
     def pop_delays(self, jobs: Iterable[Job[Result]]) -> Iterator[tuple[Job[Result], float]]:
         """The jobs that could not work for a second or more since the last call, and how long."""

@@ -5,7 +5,7 @@ It has a lower priority than the live process.
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ import structlog
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 import sql
 from archiver.delta import StreamSchema
@@ -24,7 +23,7 @@ from archiver.errors import ArchiverError
 from archiver.periodic import Timer
 from archiver.priority import lower_priority
 from archiver.read import AppendedRows, Reader, SnapshotReader
-from archiver.spark import jvm_process, open_session
+from archiver.spark import jvm_process
 from archiver.storage import StorageRoot
 from archiver.threads import start_daemon, start_thread
 from archiver.times import duration_to_micros
@@ -39,7 +38,6 @@ from recall.engines.routing import (
     PartialCache,
 )
 from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
-from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.statements import WORKER_DAEMON
@@ -49,6 +47,7 @@ from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork
+from recall.worker.spark_sessions import SparkSessions
 
 _LOG = structlog.get_logger()
 
@@ -121,7 +120,7 @@ def run_worker(
 ) -> None:
     """Serve recalls until `stop` is set. `heartbeat` is called often, with the activity."""
     prefer_for_oom_kill()
-    sessions = _SparkSessions(config)
+    sessions = _open_sessions(config)
     reader = Reader(config.root, config.schemas, config.present_memory_bytes)
     start_daemon(lambda: _follow_present(config, reader, stop), "present")
     partial_cache = PartialCache()
@@ -183,7 +182,7 @@ def run_task(
     It takes one history query at a time, and Spark is started only if the task needs it. Summaries
     answer what an earlier recall process has computed.
     """
-    sessions = _SparkSessions(config)
+    sessions = _open_sessions(config)
     reader = Reader(config.root, config.schemas)
     engines = _create_engines(config, sessions, reader, PartialCache(), EngineCosts())
     manager = RecallManager(
@@ -213,7 +212,7 @@ def _open_summaries(config: RecallConfig, connection: sql.Connection) -> Summary
         return None
 
 
-def _stop_spark(sessions: "_SparkSessions") -> None:
+def _stop_spark(sessions: SparkSessions) -> None:
     """Stop Spark, or give up after a timeout: the process ends, and its JVM with it."""
     with suppress(Exception):
         start_thread(sessions.stop, "spark shutdown").result(_SHUTDOWN_TIMEOUT)
@@ -240,37 +239,15 @@ def _follow_present(config: RecallConfig, reader: Reader, stop: threading.Event)
             stop.wait(_RETRY_DELAY)
 
 
-class _SparkSessions:
-    """Spark sessions on one JVM, which starts with the first: many workspaces never need Spark."""
-
-    def __init__(self, config: RecallConfig) -> None:
-        self._config = config
-        self._lock = threading.Lock()
-        self._spark: SparkSession | None = None
-        self._stack = ExitStack()
-
-    def create(self) -> SparkSession:
-        """A session with temporary views of its own."""
-        with self._lock:
-            if self._spark is None:
-                settings = {**_SPARK_SETTINGS, **self._config.spark_settings}
-                session = open_session(
-                    "moirae recall",
-                    self._config.warehouse,
-                    self._config.spark_master,
-                    settings,
-                    "serve",
-                )
-                self._spark = self._stack.enter_context(session)
-            return harden_session(self._spark.newSession())
-
-    def stop(self) -> None:
-        """Stop the JVM if it was started."""
-        with self._lock:
-            self._stack.close()
+def _open_sessions(config: RecallConfig) -> SparkSessions:
+    return SparkSessions(
+        master=config.spark_master,
+        warehouse=config.warehouse,
+        settings={**_SPARK_SETTINGS, **config.spark_settings},
+    )
 
 
-def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> None:
+def _warm_up_spark(config: RecallConfig, sessions: SparkSessions, reader: Reader) -> None:
     """Start Spark, then lower the priority of this process and the JVM.
 
     At low priority the start would take minutes while live processes are busy.
@@ -289,25 +266,29 @@ def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reade
 
 def _create_engines(
     config: RecallConfig,
-    sessions: _SparkSessions,
+    sessions: SparkSessions,
     reader: Reader,
     partial_cache: PartialCache,
     costs: EngineCosts,
 ) -> EngineRouter:
     derived = DerivedStreamReader(config.connect(), config.root, reader)
-    spark = SparkEngine(sessions.create, derived.reader, config.relations)
-    return EngineRouter(
+    spark = SparkEngine(
+        sessions.create, derived.reader, config.relations, sessions.require_executors
+    )
+    router = EngineRouter(
         spark=spark,
-        local=None if config.engine == "spark" else LocalEngine(derived.reader),
+        local=LocalEngine(derived.reader),
         partial_cache=partial_cache,
         costs=costs,
         setting=config.engine,
         derived=derived,
         wide_scans=WideScanEngine(spark.jobs, derived.reader, config.query_timeout),
     )
+    router.are_executors_away = sessions.are_executors_away
+    return router
 
 
-def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> StageRunner:
+def _create_runner(config: RecallConfig, sessions: SparkSessions, reader: Reader) -> StageRunner:
     snapshot_reader = SnapshotReader(reader)
     evaluator = StageEvaluator(
         snapshot_reader,
@@ -323,16 +304,17 @@ def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reade
     return StageRunner(config.connect(), evaluator, stage_config)
 
 
-def _create_live_engines(config: RecallConfig, sessions: _SparkSessions) -> LiveEngines:
+def _create_live_engines(config: RecallConfig, sessions: SparkSessions) -> LiveEngines:
     appended_rows = AppendedRows(config.root, config.schemas)
     reader = SnapshotReader(appended_rows)
     router = EngineRouter(
-        spark=SparkEngine(sessions.create, reader, config.relations),
-        local=None if config.engine == "spark" else LocalEngine(reader),
+        spark=SparkEngine(sessions.create, reader, config.relations, sessions.require_executors),
+        local=LocalEngine(reader),
         # No cache: rows in memory are no files, by which it knows what was read.
         partial_cache=PartialCache(0),
         setting=config.engine,
     )
+    router.are_executors_away = sessions.are_executors_away
     return LiveEngines(router, appended_rows)
 
 

@@ -155,6 +155,36 @@ def _compare(bucket: str, folder: Path, posted: Sequence[Path], chunk_rows: int)
 
 
 @pytest.mark.slow
+def test_recall_process_without_executors_answers_what_needs_none(
+    bucket: str, public_folder: Path
+) -> None:
+    """A master without workers; the live process needs no executors here."""
+    lines = [{"ts": (_START + timedelta(seconds=n)).isoformat(), "n": n} for n in range(100)]
+    content = "".join(json.dumps({**line, "host": "h"}) + "\n" for line in lines)
+    put_object(f"{bucket}/in/rows.jsonl", content.encode())
+    rules = """
+groups:
+- name: g
+  rules:
+  - alert: Tenth
+    expr: SELECT n, ts FROM s WHERE n % 10 = 0
+    id: [n]
+    keep_firing_for: 1s
+    recall: {earlier: {sql: "SELECT count(*) AS n, max(h.n) AS last FROM s h"}}
+"""
+    settings = _SHORT_WORKSPACE.replace("engine: spark", "engine: local\nrecall: {{engine: spark}}")
+    with cluster.cluster(public_folder / "master", os.environ, 0) as running:
+        spark = running.workspace_settings()
+        root = _write(public_folder / "away", settings, rules, bucket=bucket, spark=spark)
+        with Commands(root) as commands:
+            drained = commands.run("up", "--drain")
+            assert drained.returncode == 0, drained.stderr[-5000:] + running.describe()
+            recalls = commands.exported("recalls")
+    answers = sorted(recall["answer"][0]["n"] for recall in recalls)
+    assert answers == list(range(0, 100, 10))
+
+
+@pytest.mark.slow
 def test_generated_input_gives_the_same_as_on_one_machine(
     bucket: str, public_folder: Path, tmp_path: Path
 ) -> None:

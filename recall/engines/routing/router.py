@@ -1,10 +1,11 @@
 """The router: which engine reads a piece, and the cache of partial answers in front of both."""
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 from uuid import UUID
 
 import orjson
@@ -25,9 +26,12 @@ from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.spark import SparkEngine
 from recall.engines.template import EventPieces, EventTables, PartialQuery, Template, relabel_event
-from recall.errors import SparkRequired
+from recall.errors import ExecutorsAway, SparkRequired
 from recall.requests import Piece, RecallEvent
 
+_Result = TypeVar("_Result")
+
+_WITHOUT_EXECUTORS = EngineChoice("local")
 # Partial answers by event ID; an event without matching rows has none.
 PartialAnswers = dict[str, pa.Table]
 
@@ -38,6 +42,7 @@ class EngineRouter:
     `local` None: Spark runs all queries, as with the setting `spark`. `partial_cache` and `costs`
     are shared by all workers. With the setting `local`, the local engine runs all queries that it
     supports; with `auto`, the engine that was faster for the query and the size of its rows.
+    While `are_executors_away`, the local engine runs what it supports, whatever the setting.
     `derived`: the archived derived streams, read by all engines. `choice`: which engines the
     worker may use. `wide_scans`: runs those that are left to Spark; None: Spark's statements do.
     """
@@ -55,18 +60,32 @@ class EngineRouter:
         self._derived = derived
         self._wide_scans = wide_scans
         self.spark = spark
-        self.choice = EngineChoice("spark" if local is None else setting)
-        self._local = local if self.choice.allows_duckdb else None
+        self._setting_choice = EngineChoice("spark" if local is None else setting)
+        self._local_engine = local
+        self.are_executors_away: Callable[[], bool] = lambda: False
+        """Whether nothing runs the jobs of a cluster; whoever owns the sessions sets it."""
         self._partial_cache = partial_cache
         self._costs = costs if costs is not None else EngineCosts()
+
+    @property
+    def choice(self) -> EngineChoice:
+        """Which engines the worker may use now."""
+        if self._local_engine is not None and self.are_executors_away():
+            return _WITHOUT_EXECUTORS
+        return self._setting_choice
+
+    @property
+    def _local(self) -> LocalEngine | None:
+        """The local engine, if the worker may use it now."""
+        return self._local_engine if self.choice.allows_duckdb else None
 
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
         self.spark.cancel()
         if self._wide_scans is not None:
             self._wide_scans.cancel()
-        if self._local is not None:
-            self._local.cancel()
+        if self._local_engine is not None:
+            self._local_engine.cancel()
 
     @contextmanager
     def snapshot(self, partial_queries: Sequence[PartialQuery]) -> Iterator[dict[str, int]]:
@@ -89,9 +108,10 @@ class EngineRouter:
 
     def shared_scan_stream(self, template: Template) -> str | None:
         """The stream that the query can scan together with other queries; None: it runs alone."""
-        if self._local is None or template.reads_event_tables:
+        local = self._local
+        if local is None or template.reads_event_tables:
             return None
-        if not self._local.supports(template) or self._costs.is_excluded(template.query_key):
+        if not local.supports(template) or self._costs.is_excluded(template.query_key):
             return None
         return next(iter(template.partial.inputs.streams), None)
 
@@ -120,9 +140,11 @@ class EngineRouter:
         """The answers from merged partial answers, by event ID, rows in order."""
 
         def merge(events: Sequence[RecallEvent], values: pa.Table) -> dict[str, AnswerRows]:
-            return self.choice.run(
-                lambda: self._merge_locally(template, events, values),
-                lambda: self.spark.merge(template, events, values, event_tables),
+            return _retry_without_executors(
+                lambda: self.choice.run(
+                    lambda: self._merge_locally(template, events, values),
+                    lambda: self.spark.merge(template, events, values, event_tables),
+                )
             )
 
         return compute_answers(template, partials, merge)
@@ -130,8 +152,8 @@ class EngineRouter:
     def _merge_locally(
         self, template: Template, events: Sequence[RecallEvent], values: pa.Table
     ) -> dict[str, AnswerRows]:
-        assert self._local is not None
-        return self._local.merge(template, events, values)
+        assert self._local_engine is not None
+        return self._local_engine.merge(template, events, values)
 
     def _cache_key(
         self, template: Template, parameters: Sequence[str], event: RecallEvent, piece: Piece
@@ -177,17 +199,18 @@ class EngineRouter:
             if number in answers_by_number:
                 yield answers_by_number[number]
             else:
-                yield self._compute_single(query)
+                yield _retry_without_executors(partial(self._compute_single, query))
 
     def _compute_in_shared_scans(
         self, partial_queries: Sequence[PartialQuery]
     ) -> dict[int, PartialAnswers]:
         """Compute the queries that share a stream; the answers by position of the query."""
         sizes_by_stream: dict[str, dict[int, float]] = {}
+        local = self._local
         for number, query in enumerate(partial_queries):
             stream = self.shared_scan_stream(query.template)
-            if self._local is not None and stream is not None:
-                megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
+            if local is not None and stream is not None:
+                megabytes = local.estimate_megabytes(query.template, query.event_pieces)
                 if self._prefers_local(query, megabytes):
                     sizes_by_stream.setdefault(stream, {})[number] = megabytes
         answers_by_number: dict[int, PartialAnswers] = {}
@@ -203,9 +226,10 @@ class EngineRouter:
         if self._derived is not None:
             template = self._derived.read_archived(query.template, query.range)
             query = replace(query, template=template)
-        if self._local is None or not self._local.supports(query.template):
+        local = self._local
+        if local is None or not local.supports(query.template):
             return self._compute_with_spark(query)
-        megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
+        megabytes = local.estimate_megabytes(query.template, query.event_pieces)
 
         if not self._prefers_local(query, megabytes):
             return self._measure_spark(query, megabytes)
@@ -255,14 +279,22 @@ class EngineRouter:
         self, partial_queries: Sequence[PartialQuery], sizes: Sequence[float]
     ) -> list[PartialAnswers]:
         """Run queries in one scan and record their costs; `sizes` in megabytes."""
-        assert self._local is not None
+        assert self._local_engine is not None
         began = time.monotonic()
-        answers = self._local.compute_partials(partial_queries)
+        answers = self._local_engine.compute_partials(partial_queries)
         seconds_per_query = (time.monotonic() - began) / len(partial_queries)
         for query, megabytes in zip(partial_queries, sizes, strict=True):
             model = self._costs.model_for(query.template.query_key, "local")
             model.update(megabytes, seconds_per_query)
         return answers
+
+
+def _retry_without_executors(compute: Callable[[], _Result]) -> _Result:
+    """The second time it is known that executors are away: what can run here does."""
+    try:
+        return compute()
+    except ExecutorsAway:
+        return compute()
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class SparkEngine:
     """Runs queries in a Spark session of its own, one at a time.
 
     The session starts with the first query. `relations` returns all versions of a relation.
+    `require_executors` raises `ExecutorsAway` if nothing would run a job.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class SparkEngine:
         session: Callable[[], SparkSession],
         reader: Reader,
         relations: Callable[[str], pa.Table],
+        require_executors: Callable[[], None] = lambda: None,
     ) -> None:
+        self._require_executors = require_executors
         self._statements = SparkStatements(session)
         self._reader = reader
         self._relations = relations
@@ -69,8 +72,9 @@ class SparkEngine:
     def session(self) -> SparkSession:
         """The session, also for other work than queries of recalls.
 
-        `cancel` cancels jobs that this thread starts from now on.
+        `cancel` cancels jobs that this thread starts from now on. Raises `ExecutorsAway`.
         """
+        self._require_executors()
         return self._statements.attach_thread()
 
     def jobs(self) -> Jobs:

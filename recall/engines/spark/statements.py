@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import jvm_process
 from archiver.threads import start_daemon
-from recall.errors import StatementTimeout
+from recall.errors import ExecutorsAway, StatementTimeout
 from recall.statements import Statement
 
 _POLL_INTERVAL = 0.1  # seconds between checks of the running statement
@@ -53,6 +53,9 @@ class SparkStatements:
         self._start_began_at = time.monotonic()
         try:
             return self._start_session()
+        except ExecutorsAway:
+            self.has_started = False
+            raise
         finally:
             self._start_ended_at = time.monotonic()
 

@@ -28,6 +28,9 @@ class FakeEngines:
         self.spark = self
         self.scans: list[list[int]] = []
 
+    def are_executors_away(self) -> bool:
+        return False
+
     def is_alive(self) -> bool:
         return True
 

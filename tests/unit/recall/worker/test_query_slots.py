@@ -4,16 +4,23 @@ import threading
 import time
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from recall.errors import ExecutorsAway
 from recall.worker import query_slots
-from recall.worker.query_slots import Workers, summarise_error
+from recall.worker.query_slots import QuerySlot, Workers, summarise_error
 
 
 def _engines() -> SimpleNamespace:
     spark = SimpleNamespace(start_seconds=0.0)
-    return SimpleNamespace(choice=None, shared_scan_stream=None, spark=spark, cancel=lambda: None)
+    return SimpleNamespace(
+        shared_scan_stream=None,
+        spark=spark,
+        cancel=lambda: None,
+        are_executors_away=lambda: False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,34 @@ def test_activity_tells_running_queries_and_how_many_may_run() -> None:
     job.future.result()
     assert list(workers.pop_finished([job])) == [job]
     assert workers.activity == "running, 0 of 2 history queries"
+    workers.close()
+
+
+def test_activity_tells_that_there_are_no_executors() -> None:
+    engines: Any = _engines()
+    engines.are_executors_away = lambda: True
+    workers = Workers([engines], query_timeout=60.0)
+    assert workers.activity == (
+        "running, 0 of 1 history queries, no executors: answers what needs none"
+    )
+    workers.close()
+
+
+def test_query_without_executors_is_interrupted_in_spark_and_told_why() -> None:
+    engines: Any = Mock()
+    engines.spark.is_alive.return_value = True
+    slot = QuerySlot(engines)
+    engines.are_executors_away.return_value = True
+    workers = Workers([engines], query_timeout=60.0)
+    workers.interrupt_spark([Mock(slot=slot)])
+    engines.spark.cancel.assert_called_once_with()
+    engines.cancel.assert_not_called()  # what runs in this process goes on
+    with pytest.raises(ExecutorsAway):
+        slot.raise_if_interrupted(ValueError("job was cancelled"))
+    engines.are_executors_away.return_value = False
+    workers.interrupt_spark([Mock(slot=slot)])
+    engines.spark.cancel.assert_called_once_with()
+    slot.raise_if_interrupted(ValueError("of the query itself"))
     workers.close()
 
 

@@ -1,6 +1,7 @@
 """Which engine runs a query, and why."""
 
 import re
+from dataclasses import replace
 from unittest.mock import Mock
 from uuid import UUID
 
@@ -9,6 +10,7 @@ import pytest
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter, explain_engine
 from recall.engines.template import PartialQuery, Template
+from recall.errors import ExecutorsAway
 from recall.requests import Piece, RecallEvent, SqlQuestion
 
 COLUMNS = {
@@ -71,3 +73,46 @@ def test_setting_spark_excludes_the_local_engine_from_shared_scans() -> None:
     assert router.compute_partials(queries) == [{}, {}]
     assert spark.compute_partial.call_count == 2
     assert local.mock_calls == []
+
+
+def test_without_executors_the_local_engine_runs_what_it_supports() -> None:
+    spark, local = Mock(), Mock()
+    spark.list_files.return_value = ()
+    local.supports.return_value = True
+    local.estimate_megabytes.return_value = 1.0
+    local.compute_partials.return_value = [{}]
+    is_away = True
+    router = EngineRouter(spark, local, PartialCache(), setting="spark")
+    router.are_executors_away = lambda: is_away
+    event = RecallEvent(UUID(int=1), 100, {}, {"host": "a"})
+    query = PartialQuery(
+        template("SELECT count(*) AS n FROM s"), [(event, Piece(0, None, 100))], {}
+    )
+    assert router.compute_partials([query]) == [{}]
+    assert local.compute_partials.call_count == 1
+    spark.compute_partial.assert_not_called()
+    # What it does not support is left to Spark, which tells that it has no executors.
+    local.supports.return_value = False
+    spark.compute_partial.side_effect = ExecutorsAway
+    other = template("SELECT count(*) AS rows FROM s")
+    with pytest.raises(ExecutorsAway):
+        router.compute_partials([replace(query, template=other)])
+    is_away = False
+    assert not router.choice.allows_duckdb
+
+
+def test_query_that_finds_no_executors_is_run_here() -> None:
+    spark, local = Mock(), Mock()
+    spark.list_files.return_value = ()
+    spark.compute_partial.side_effect = ExecutorsAway
+    local.estimate_megabytes.return_value = 1.0
+    local.compute_partials.return_value = [{}]
+    are_away = Mock(side_effect=lambda: spark.compute_partial.called)
+    router = EngineRouter(spark, local, PartialCache(), setting="spark")
+    router.are_executors_away = are_away
+    event = RecallEvent(UUID(int=1), 100, {}, {"host": "a"})
+    query = PartialQuery(
+        template("SELECT count(*) AS n FROM s"), [(event, Piece(0, None, 100))], {}
+    )
+    assert router.compute_partials([query]) == [{}]
+    spark.compute_partial.assert_called_once()
