@@ -441,7 +441,7 @@ def test_both_engines_list_the_same_most_frequent_values(
         assert answer(engine, spark, template, [25, 50]) == expected
 
 
-@_any_pieces(60)
+@_any_pieces(15)
 @example("SELECT count(*) AS c, min(event.ts) AS t FROM s GROUP BY event.limit", None, 60)
 @example("SELECT s.ok AS o, avg(s.v - event.limit) AS a FROM s GROUP BY s.ok, event.host", 10, 40)
 @given(

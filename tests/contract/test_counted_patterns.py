@@ -173,7 +173,7 @@ def test_texts_like_patterns_are_the_same(
 @pytest.mark.parametrize(
     "expression",
     every(
-        5,
+        6,
         [
             "v LIKE ALL ({})",
             "v LIKE ANY ({})",

@@ -23,6 +23,7 @@ from recall.engines.routing.router import EngineRouter
 from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template, merge_partials
 from recall.requests import Piece, RecallEvent, SqlQuestion
+from tests.sampled import every
 
 pytestmark = pytest.mark.services
 
@@ -699,6 +700,6 @@ def _check(engine: SparkEngine, sql: str) -> None:
         assert list(map(_round, answer)) == list(map(_round, expected))
 
 
-@pytest.mark.parametrize("kind", _QUERIES)
+@pytest.mark.parametrize("kind", every(5, _QUERIES))
 def test_answer_equals_spark(kind: str, engine: SparkEngine) -> None:
     _check(engine, _QUERIES[kind])

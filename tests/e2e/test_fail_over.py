@@ -55,6 +55,7 @@ def test_second_machine_takes_over(fault: str, tmp_path: Path, bucket: str) -> N
         assert not running.waits(running.two)
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.timeout(900)
 def test_machine_without_checkpoints_reads_a_topic_on(tmp_path: Path, bucket: str) -> None:

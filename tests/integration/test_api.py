@@ -115,7 +115,7 @@ def _routes(document: dict[str, Any]) -> Iterator[tuple[str, str, str | None, di
 def test_each_route_needs_its_role(
     served: Served, document: dict[str, Any], is_answered: bool
 ) -> None:
-    """`is_answered`: the role that is required is tried, too."""
+    """`is_answered`: each role is tried, else of those that are refused the last one."""
     seen = 0
     for method, url, required, options in _routes(document):
         if required is None:
@@ -123,7 +123,7 @@ def test_each_route_needs_its_role(
         anonymous = served.ask(method, url, None, **options)
         assert anonymous.status_code == 401, (method, url)
         refused_roles = [role for role in ROLES if not tokens.role_allows(role, required)]
-        for role in refused_roles:
+        for role in refused_roles if is_answered else refused_roles[-1:]:
             refused = served.ask(method, url, role, **options)
             assert refused.status_code == 403, (method, url, role)
             assert required in refused.json()["detail"]

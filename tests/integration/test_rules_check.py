@@ -225,7 +225,7 @@ def test_rule_with_recalls_passes_with_types_of_their_answers(
             ("DISTINCT msg", "DISTINCT mgs", "mgs"),
             ('= event.host"}\n    recall', '= event.hots"}\n    recall', "no attribute 'hots'"),
             ("DISTINCT msg", "reflect('java.lang.System') AS x", ""),
-            ("avg(h.cpu) AS mean", "first(h.cpu) AS mean", "cannot be split"),
+            ("avg(h.cpu) AS mean", "first(h.cpu) AS mean", "use min_by(x, ts)"),
             ("avg(h.cpu) AS mean", "rand() AS mean", ""),
             (
                 'FROM events h WHERE h.host = event.host"}',

@@ -142,6 +142,7 @@ def test_background_task_finishes_when_all_pieces_are_read(past: History) -> Non
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:
         manager._claimer.claim(1)
+        manager._recorder.pin_planned()
         for task in tasks[:2]:
             active_task = manager._active_tasks.tasks[task]
             done = len(active_task.pieces)

@@ -171,7 +171,7 @@ def _is_ordered(sql: str) -> bool:
     return " ORDER BY " in sql.rpartition(")")[2]
 
 
-@pytest.mark.parametrize("kind", every(8, _KINDS))
+@pytest.mark.parametrize("kind", every(14, _KINDS))
 def test_each_revision_equals_the_query_over_its_range(
     kind: str, past: History, spark: SparkSession
 ) -> None:
