@@ -9,7 +9,7 @@ from archiver.times import duration_to_micros
 from moirae.config import Settings
 from moirae.incidents import GroupingPolicy, IncidentEngine, read_changes
 
-_INTERVAL = 0.5  # seconds between looks for alerts that are in no incident
+_INTERVAL = 1.0  # seconds between looks for alerts that are in no incident
 _EACH_ROUND = 0.0  # seconds
 
 

@@ -37,7 +37,7 @@ from recall.worker.turn_recorder import TurnRecorder
 from sql.processes import SignalListener
 
 # Between two rounds of an idle loop that is not woken: signals may get lost with a connection.
-_POLL_INTERVAL = 1.0  # seconds
+_POLL_INTERVAL = 2.0  # seconds
 # Between two rounds while queries run, unless one of them ends.
 _BUSY_INTERVAL = 0.05  # seconds
 # Between two checks whether an idle loop is to stop.

@@ -12,6 +12,7 @@ from archiver.file_names import escape_name
 from archiver.formats import Format
 from archiver.ingest import SourceUnit, open_file
 from archiver.storage import ObjectPath
+from archiver.times import Micros
 from sql.archive import FileVersionRow
 
 HASHED_BYTES = 1024
@@ -98,8 +99,12 @@ def stat_file(stream: str, path: Path) -> DiscoveredFile | None:
             status = path.lstat()
         except OSError:
             return None
-    modified = status.st_mtime_ns // 1_000_000 * 1000  # milliseconds: not all have more
-    return DiscoveredFile(stream, path, modified, status.st_size, status.st_ino)
+    return DiscoveredFile(stream, path, to_modified(status), status.st_size, status.st_ino)
+
+
+def to_modified(status: os.stat_result) -> Micros:
+    """When a file was modified, to the millisecond: not all file systems have more."""
+    return status.st_mtime_ns // 1_000_000 * 1000
 
 
 def arrived_at(file: DiscoveredFile) -> float:

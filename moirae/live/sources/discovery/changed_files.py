@@ -1,12 +1,13 @@
 """Files that were changed after they were read, found in the background."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from archiver.periodic import Clock
 from moirae.live.sources.discovery.recorded_versions import RecordedVersions
-from moirae.live.sources.files import DiscoveredFile, stat_file, unit_name
+from moirae.live.sources.files import DiscoveredFile, stat_file, to_modified, unit_name
 
 # Seconds of each call in which files are looked at, and from one look at all files to the next.
 _SWEEP_SECONDS = 0.001
@@ -57,13 +58,11 @@ class ChangedFiles:
             self._sweep_again_at = started_at + _SWEEP_INTERVAL
         is_end = True
         for path in self._unseen:
-            file = stat_file(self._stream, Path(path))
-            if file is not None:
-                recorded = self._recorded.get(path)
-                if recorded == hash(_version(file)):
-                    self._compared[path] = recorded
-                else:
-                    self._candidates[unit_name(file.path, self._base)] = file
+            recorded = self._recorded.get(path)
+            if recorded is not None and recorded == _read_version(path):
+                self._compared[path] = recorded
+            elif (file := stat_file(self._stream, Path(path))) is not None:
+                self._candidates[unit_name(file.path, self._base)] = file
             if not all_files and self._clock() - started_at > _SWEEP_SECONDS:
                 is_end = False
                 break
@@ -80,7 +79,7 @@ class ChangedFiles:
         compared = self._versions.compare(candidates)
         for file in compared.unchanged.values():
             self._settle(file)
-            self._compared[str(file.path)] = hash(_version(file))
+            self._compared[str(file.path)] = hash((file.size, file.modified))
         present: dict[str, DiscoveredFile] = {}
         for name, file in compared.changed.items():  # they may be read since
             present_file = stat_file(self._stream, Path(str(file.path)))
@@ -92,5 +91,13 @@ class ChangedFiles:
         return list(changed.values())
 
 
-def _version(file: DiscoveredFile) -> tuple[int, int]:
-    return file.size, file.modified
+def _read_version(path: str) -> int | None:
+    """The hash of size and modification time; None: there is no file.
+
+    Without an object for each file: most are looked at once a second, and have not changed.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return hash((status.st_size, to_modified(status)))
