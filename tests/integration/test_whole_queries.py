@@ -125,7 +125,7 @@ _KINDS = {
     "offset": "SELECT host, v, ts FROM past WHERE v > {v} ORDER BY ts LIMIT 20 OFFSET {k}",
     "rollup": "SELECT host, v % {k} AS k, count(*) AS n FROM past GROUP BY ROLLUP (host, v % {k})",
     "correlation": (
-        "SELECT host, regr_count(v, unix_timestamp(ts)) AS n, mode(v) AS v FROM past GROUP BY host"
+        "SELECT host, regr_count(v, unix_timestamp(ts)) AS n, max(v) AS v FROM past GROUP BY host"
     ),
     "no rows": (
         "SELECT count(*) AS n, max(a.v) AS top FROM past a JOIN past b ON a.ts = b.ts "
