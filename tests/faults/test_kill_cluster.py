@@ -74,7 +74,7 @@ class _System:
         self.machines.wait(lambda: self.machines.counted() > before, _TIMEOUT)
 
     def inject(self, fault: str) -> None:
-        """Inject a fault, and let the system go on."""
+        """Inject a fault, and let the system continue."""
         faults: dict[str, Callable[[], None]] = {
             "executor": lambda: self._kill(self._choose_executor),
             "worker": self._replace_worker,
@@ -183,7 +183,7 @@ def test_accepted_rows_and_alerts_are_there_once(
                 print(f"{_elapsed(began)} {fault}: {running.counted()} rows before", flush=True)
                 system.inject(fault)
             system.archive_more()
-            print(f"{_elapsed(began)} all go on", flush=True)
+            print(f"{_elapsed(began)} all continue", flush=True)
         finally:
             stop.set()
             delivery.join()

@@ -10,7 +10,7 @@ from archiver.task_environment import DRIVER_ENVIRONMENT, find_task_folder
 @pytest.mark.parametrize(
     ("variables", "folder"),
     [
-        ({"SPARK_EXECUTOR_DIRS": "/work/app-1:/work/app-2"}, Path("/work/app-1")),
+        ({"SPARK_EXECUTOR_DIRS": "/spark/app-1:/spark/app-2"}, Path("/spark/app-1")),
         ({"SPARK_LOCAL_DIRS": "/var/data/spark-1"}, Path("/var/data/spark-1")),
         ({"LOCAL_DIRS": "/yarn/1,/yarn/2"}, Path("/yarn/1")),
         ({"SPARK_EXECUTOR_DIRS": "", "SPARK_LOCAL_DIRS": "/a"}, Path("/a")),
