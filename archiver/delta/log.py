@@ -5,7 +5,6 @@ with every file. Here each commit only updates the known state, whatever the num
 A commit is written under the next version number; this fails if another process wrote that one.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from archiver.clock import seconds_since_boot
+from archiver.clock import seconds_since_boot, unix_now
 from archiver.delta.files import (
     CLUSTERED_PREFIX,
     UNCLUSTERED_PREFIX,
@@ -620,4 +619,4 @@ def _commit_file(version: int) -> str:
 
 def _now() -> int:
     """Milliseconds since 1970."""
-    return int(time.time() * 1000)
+    return int(unix_now() * 1000)

@@ -6,7 +6,6 @@ no other one was appended; a file whose rows all are in another one was replaced
 
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from archiver.clock import unix_now
 from archiver.delta.archive_tables import ArchiveTable
 from archiver.delta.data_files import TableFiles, append_number
 from archiver.delta.declarations import DECLARATIONS_PROPERTY, encode_declarations
@@ -64,7 +64,7 @@ def remove_files(table: ArchiveTable, paths: Collection[str]) -> None:
         version = delta_table.version() + 1
         sizes = _list_sizes(delta_table)
         generation = read_generation(TableMetadata.of(delta_table).properties)
-    now = int(time.time() * 1000)
+    now = int(unix_now() * 1000)
     actions = [_remove(path, sizes[path], now) for path in paths if path in sizes]
     if actions:
         _commit(table, version, [_info(now, generation), *actions])
@@ -109,7 +109,7 @@ def repair_log(table: ArchiveTable, repair: LogRepair, time_column: str) -> None
     """Commit a plan, then replace the damaged commits by empty ones: in this order, so that a run
     after an interruption finds the damage, and nothing left to add.
     """
-    now = int(time.time() * 1000)
+    now = int(unix_now() * 1000)
     actions: list[Mapping[str, Any]] = [_info(now, repair.generation)]
     actions += [_remove(path, size, now) for path, size in repair.removed.items()]
     actions += [add_action(file, time_column, now, data_change=True) for file in repair.added]

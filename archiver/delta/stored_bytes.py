@@ -6,7 +6,6 @@ file of an earlier version is looked at if it is local; in object storage all of
 """
 
 import re
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from archiver.clock import unix_now
 from archiver.delta.archive_tables import ArchiveTable
 from archiver.delta.data_files import count_place_bytes
 from archiver.delta.file_checks import read_present_version
@@ -81,7 +81,7 @@ class TableMeasurement:
             chunk = chunks.setdefault(int(match[1]) if match else NO_CHUNK, ChunkBytes())
             chunk.total += size
             chunk.place += min(place_bytes.get(path, 0), size)
-        readable_since = (time.time() - self.history) * 1_000
+        readable_since = (unix_now() - self.history) * 1_000
         superseded = 0
         for path, (size, removed_at) in _list_removed(version.log_files).items():
             if path not in version.files and removed_at > readable_since:

@@ -4,7 +4,6 @@ As in all tables of the archive, the commit that adds a file holds its digest, a
 before its commit. The deltalake library, which could write such tables, knows no tags of files.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
+from archiver.clock import unix_now
 from archiver.delta.digests import compute_digest, make_digest_tag
 from archiver.delta.files import UNCLUSTERED_PREFIX
 from archiver.delta.generation import read_generation
@@ -102,7 +102,7 @@ class UnpartitionedTable:
         `changes`: for the change feed of a commit that adds and removes rows, with the column
         `_change_type`. Raises `CommitConflict` if another process has committed.
         """
-        timestamp = int(time.time() * 1_000)
+        timestamp = int(unix_now() * 1_000)
         actions: list[Mapping[str, Any]] = [
             _remove_action(file, timestamp, data_change) for file in remove
         ]
@@ -226,7 +226,7 @@ def _open_or_create(
         return storage.open_table()
     except TableNotFoundError:
         storage.create_log_folder()
-    timestamp = int(time.time() * 1_000)
+    timestamp = int(unix_now() * 1_000)
     metadata = {
         "id": str(uuid4()),
         "format": {"provider": "parquet", "options": {}},

@@ -1,10 +1,10 @@
 """What became of fixes, beside the forecasts that name them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import sql
+from archiver.clock import utc_now
 from moirae.alerts.fixes import CAME_BACK_WITHIN, summarize_fixes
 from sql.alerts import TagGateway
 
@@ -28,6 +28,6 @@ class FixRecords:
         """What became of each tag of a rule."""
         if rule not in self._descriptions_by_rule:
             tried = self._gateway.list_tried(rule)
-            fixes = summarize_fixes(tried, (), CAME_BACK_WITHIN, datetime.now(UTC))
+            fixes = summarize_fixes(tried, (), CAME_BACK_WITHIN, utc_now())
             self._descriptions_by_rule[rule] = {fix.tag: fix.describe() for fix in fixes}
         return self._descriptions_by_rule[rule]

@@ -1,12 +1,13 @@
 """Files in place of the archive of a workspace, as a back-test reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from archiver.clock import utc_now
 from archiver.times import duration_to_micros, to_micros
 from moirae.backtest.archive import BacktestArchive
 from moirae.config import Settings, stream_schema
@@ -48,7 +49,7 @@ def _read(settings: Settings, stream: str, paths: Sequence[Path]) -> pa.Table:
         names = ", ".join(settings.streams)
         raise UsageError(f"no stream {stream!r} in {settings.file.name}; streams are {names}")
     schema = stream_schema(stream, declared)
-    now = to_micros(datetime.now(UTC))
+    now = to_micros(utc_now())
     problems: list[Problem] = []
     tables: list[pa.Table] = []
     for path in paths:

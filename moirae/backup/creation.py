@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 import sql
+from archiver.clock import utc_now
 from archiver.delta import (
     RowIds,
     StreamSchema,
@@ -69,7 +70,7 @@ def create_backup(settings: Settings, repository: Repository, options: BackupOpt
     Data files that an earlier backup has are not copied again, nor those that one which was killed
     has copied. Raises `MoiraeError`, `ArchiverError`, `OSError` and `sql.DatabaseError`.
     """
-    started_at = datetime.now(UTC)
+    started_at = utc_now()
     with _staging_folder(settings) as staging:
         for number in range(1, _MAX_STATES + 1):
             try:
@@ -131,7 +132,7 @@ class _Creation:
         self._started_at = started_at
         self._staging = staging
         self._root = open_storage(settings)
-        self._name = repository.choose_name(datetime.now(UTC))
+        self._name = repository.choose_name(utc_now())
         self._new_bytes = 0
 
     def run(self) -> Manifest:
@@ -183,7 +184,7 @@ class _Creation:
             migration=state.migration,
             started_at=self._started_at,
             taken_at=state.taken_at,
-            finished_at=datetime.now(UTC),
+            finished_at=utc_now(),
             previous=None if previous is None else previous.name,
             has_database=self._options.dump_database,
             workspace_file=self._settings.file.name,

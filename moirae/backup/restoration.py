@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import BinaryIO, cast
 
 import sql
+from archiver.clock import unix_now
 from archiver.delta import begin_generation
 from archiver.storage import Storage, as_storage
 from moirae.backup.creation import DATABASE_PART, FILES_PART
@@ -170,7 +170,7 @@ class Restoration:
                     self._restore_logs(root, present, tar, copying)
                     self._restore_batches(Landings.of(settings), tar)
                 if generation is not None:
-                    now = int(time.time() * 1000)
+                    now = int(unix_now() * 1000)
                     tables = [_subfolder(root, name) for name in self.manifest.tables]
                     begin = partial(begin_generation, generation=generation, timestamp=now)
                     list(copying.map(begin, tables))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from archiver.clock import utc_now
 from moirae.cli.answers import print_answers
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -378,7 +379,7 @@ def parse_moment(option: str, text: str | None) -> datetime | None:
     else:
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     try:
-        return datetime.now(UTC) - parse_duration(text)
+        return utc_now() - parse_duration(text)
     except (ValueError, OverflowError) as error:
         raise UsageError(
             f"{option}: {text[:80]!r} is not a time such as 2026-01-31T12:00Z, nor a duration "

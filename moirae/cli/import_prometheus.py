@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from archiver.clock import utc_now
 from moirae.cli.alerts import parse_moment
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -106,10 +107,10 @@ def import_prometheus(
         progress = None
         with open_progress_bar(Console(stderr=True)) as bar:
             task = bar.add_task("import", total=max(0, end - covered.reached))
-            printed_at = datetime.now(UTC)
+            printed_at = utc_now()
             for progress in importing.run(covered, end, lambda: _is_archiving(workspace)):
                 bar.update(task, completed=progress.reached - covered.reached)
-                now = datetime.now(UTC)
+                now = utc_now()
                 if bar.disable and (now - printed_at).total_seconds() > _LINE_INTERVAL:
                     printed_at = now
                     rows = format_count(progress.rows.total(), "row")
@@ -139,7 +140,7 @@ def _print_result(progress: "ImportProgress | None", output: OutputFormat) -> No
 def _find_range(options: PrometheusOptions) -> tuple[int, int]:
     """In milliseconds. Raises `UsageError`."""
     start = parse_moment("--from", options.start)
-    end = parse_moment("--to", options.end) or datetime.now(UTC)
+    end = parse_moment("--to", options.end) or utc_now()
     assert start is not None
     if not 0 <= start.timestamp() < end.timestamp():
         raise UsageError("--from must be before --to, and after 1970")

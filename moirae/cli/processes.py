@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import structlog
 import typer
 
 import sql
+from archiver.clock import utc_now
 from archiver.errors import DataFileDamaged, LogDamaged, StorageFailed
 from archiver.threads import set_failure_handler
 from moirae.cli.options import (
@@ -81,7 +81,7 @@ def up(
             workspace=str(settings.file.parent),
         )
     _exit_on_thread_failure("up", settings)
-    started_at = datetime.now(UTC)
+    started_at = utc_now()
     _check_changed_keys(settings)
     if not settings.find_rule_files():
         print(_NO_RULE_FILES, file=sys.stderr)

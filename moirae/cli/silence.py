@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from archiver.clock import utc_now
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -58,17 +59,19 @@ def add(
     """Hold back alerts that the matchers select."""
     from moirae.services.operations.silences import SilenceBody, add_silence
 
-    starts_at, ends_at = _find_times(duration)
-    body = make_query(
-        SilenceBody,
-        matchers=matchers or [],
-        alert=alert,
-        starts_at=starts_at,
-        ends_at=ends_at,
-        comment=comment,
-        schedule=_parse_windows(windows),
-    )
+    schedule = _parse_windows(windows)
+    _find_times(duration)  # refuses an invalid one before anything is opened
     with open_services(workspace) as services:
+        starts_at, ends_at = _find_times(duration)  # by the clock of the database
+        body = make_query(
+            SilenceBody,
+            matchers=matchers or [],
+            alert=alert,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            comment=comment,
+            schedule=schedule,
+        )
         silence = add_silence(services, body)
     if output is OutputFormat.JSON:
         print_json(silence)
@@ -162,7 +165,7 @@ def _find_times(duration: str) -> tuple[datetime, datetime]:
     try:
         if slash:
             return _parse_time(start), _parse_time(end)
-        starts_at = datetime.now(UTC)
+        starts_at = utc_now()
         return starts_at, starts_at + parse_duration(duration)
     except (ValueError, OverflowError) as error:
         raise UsageError(f"--duration: {error}") from error

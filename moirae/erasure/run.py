@@ -15,7 +15,6 @@ import getpass
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +24,7 @@ from uuid import UUID, uuid4
 import structlog
 
 import sql
+from archiver.clock import utc_now
 from archiver.delta import ErasedRow, ErasedRows, StreamTable
 from archiver.errors import ArchiverError
 from archiver.storage import as_storage
@@ -253,7 +253,7 @@ class Eraser:
             self._settings,
             self._connection,
             self._gateway.list_units(row.id),
-            datetime.now(UTC),
+            utc_now(),
         )
         holders += [f"accepted batch {name}, which is archived next" for name in batches.other]
         holders += [f"folder {folder}, which was not removed" for folder in remaining_folders]

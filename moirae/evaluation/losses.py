@@ -7,12 +7,13 @@ these are lost, the rule resumes and evaluates what it missed, without the rows 
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import structlog
 
 import sql
+from archiver.clock import utc_now
 from archiver.periodic import Clock
 from archiver.times import from_micros, to_micros
 from moirae.deployments import RuleRegistry
@@ -51,7 +52,7 @@ class VerdictLosses:
 
     def load(self, rules: Sequence[ActiveRule], losing_since: Mapping[str, datetime]) -> None:
         """Rules were loaded. `losing_since`: of those in quarantine for their losses."""
-        now, now_utc = self._clock(), datetime.now(UTC)
+        now, now_utc = self._clock(), utc_now()
         self.losing = {
             rule: now - max(0.0, (now_utc - since).total_seconds())
             for rule, since in losing_since.items()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import Chunk
+from archiver.clock import unix_now
 from archiver.delta import StreamSchema, read_altered_types
 from archiver.ingest import Catalog
 from archiver.periodic import Periodic, Schedule, Timer
@@ -146,7 +147,7 @@ class HistoryBuilder:
         return None
 
     def _delete_unneeded_files(self) -> None:
-        self._stream_builder.delete_unneeded_files(self._deployed.derived_streams, time.time())
+        self._stream_builder.delete_unneeded_files(self._deployed.derived_streams, unix_now())
 
     def _vacuum(self) -> None:
         self._stream_builder.vacuum(self._deployed.derived_streams, time.monotonic())

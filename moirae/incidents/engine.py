@@ -6,11 +6,12 @@ decided something; see `Grouper.put`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from uuid import UUID
 
 import sql
+from archiver.clock import utc_now
 from archiver.times import from_micros, to_micros
 from moirae.incidents.alert_features import AlertFeatures, make_features
 from moirae.incidents.changes import MAX_ROWS, NearbyChanges
@@ -67,7 +68,7 @@ class IncidentEngine:
         with self._connection.transaction():
             self._gateway.lock_decisions()
             last_decision = self._gateway.last_decision()
-            topology = load_topology(self._connection, datetime.now(UTC))
+            topology = load_topology(self._connection, utc_now())
             if last_decision != self._last_decision:
                 grouper = None  # it does not know the decision
             if alerts and grouper is None:

@@ -4,10 +4,11 @@ Functions take the status as `moirae.inspect.collect_status` returns it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sql
+from archiver.clock import utc_now
 from moirae.inspect.accounting import is_balanced
 from moirae.inspect.backups import find_backup_problem
 from moirae.inspect.column_rewrites import find_rewrite_problems
@@ -64,7 +65,7 @@ def assess_live_condition(processes: Sequence[Mapping[str, Any]]) -> LiveConditi
     is_supervised = _is_alive(supervisor)
     if supervisor is not None and is_supervised and supervisor["state"] == "running":
         started_at = supervisor["started_at"]
-        is_fresh = datetime.now(UTC) - started_at < _START_GRACE
+        is_fresh = utc_now() - started_at < _START_GRACE
         if is_fresh and (known_at is None or known_at < started_at):
             return "starting"
     if live is None or live["state"] == "failed" or not _may_be_running(live):
@@ -201,7 +202,7 @@ def _assess_live_process(status: Mapping[str, Any]) -> tuple[bool, str]:
         return _assess_ended(status, processes)
     if live["alive"]:
         return True, f"live process {live['state']}, all records accounted for"
-    silent = (datetime.now(UTC) - live["beat_at"]).total_seconds()
+    silent = (utc_now() - live["beat_at"]).total_seconds()
     if not is_supervised:
         return False, (
             f"no heartbeat from the live process for {silent:.0f} s: "
@@ -251,4 +252,4 @@ def _has_supervisor_crashed(supervisor: Mapping[str, Any] | None, live: Mapping[
 
 
 def _may_be_running(live: Mapping[str, Any]) -> bool:
-    return bool(live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _START_GRACE)
+    return bool(live["state"] != "ended" and utc_now() - live["beat_at"] < _START_GRACE)

@@ -1,9 +1,9 @@
 """The state of a workspace in short: what probes of the server show."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import sql
+from archiver.clock import utc_now
 from moirae.inspect.health import list_process_problems
 from moirae.inspect.report import StateReport
 from moirae.inspect.restarts import list_restarts
@@ -19,7 +19,7 @@ from moirae.runtime import list_processes
 
 def collect_state(connection: sql.Connection) -> StateReport:
     """Problems of processes and of input, restarts, and how long input waits."""
-    now = datetime.now(UTC)
+    now = utc_now()
     processes = list_processes(connection)
     restarts = list_restarts(connection, processes, now)
     status: dict[str, Any] = {"processes": processes, "restarts": restarts, "recalls": {}}

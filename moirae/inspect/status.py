@@ -4,11 +4,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sql
 from archiver.chunks import ChunkState
+from archiver.clock import utc_now
 from archiver.ingest import Catalog
 from archiver.ingest.classify import latest
 from archiver.storage import StorageRoot
@@ -79,7 +80,7 @@ def collect_status(
     skipped = _count_skipped(connection)
     stream_counts = UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
-    now = datetime.now(UTC)
+    now = utc_now()
     processes = list_processes(connection)
     failed = list_set_aside(connection)
     set_aside = [subject for subject in failed if subject["is_set_aside"]]
@@ -152,7 +153,7 @@ def _collect_streams(
     """
     progress_by_stream = catalog.stream_progress()
     keys_ahead = catalog.keys_ahead()
-    now = datetime.now(UTC)
+    now = utc_now()
     set_aside_files = Counter(subject["stream"] for subject in set_aside)
     streams: dict[str, dict[str, Any]] = {}
     for counts in stream_counts:

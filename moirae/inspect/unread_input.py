@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import sql
+from archiver.clock import utc_now
 from archiver.errors import StorageFailed
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.inspect.report import UnreadInputStatus
@@ -36,7 +37,7 @@ def measure_unread_input(
     """
     if any(_looks_for_input(process) for process in processes):
         return list(stored)
-    now = datetime.now(UTC)
+    now = utc_now()
     unread = {row["stream"]: row for row in stored if not _is_seen_here(settings, row["stream"])}
     for stream, seconds in _find_oldest(settings, connection).items():
         oldest_at = datetime.fromtimestamp(seconds, UTC)

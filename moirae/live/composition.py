@@ -3,13 +3,13 @@
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
+from archiver.clock import utc_now
 from archiver.delta.sequenced_table import CONTEXTS, EVENTS
 from archiver.executors import ExecutorIngest, SparkJobs, TaskClustering
 from archiver.ingest import ArchiveWriter, hold_watermarks
@@ -259,7 +259,7 @@ def build_live_process(
     def end_silent_alerts() -> None:
         # What is posted and not archived yet may prolong them.
         if not sources.has_unread(SourceKey(EXTERNAL_ALERTS, None)):
-            external_alerts.end_silent(datetime.now(UTC))
+            external_alerts.end_silent(utc_now())
 
     column_rewrites = ColumnRewrites(root, archive.tables, ColumnRewriteGateway(connection))
     periodics = make_rule_tasks(archive, detector, follow_up, idle_sources, drain=drain)
@@ -371,7 +371,7 @@ def _review_failures(
     settings: Settings, connection: sql.Connection, failures: UnitFailures
 ) -> None:
     """Suspect units by which processes may have ended; forget files of streams without files."""
-    if has_ended_repeatedly(ProcessExitGateway(connection), datetime.now(UTC)):
+    if has_ended_repeatedly(ProcessExitGateway(connection), utc_now()):
         failures.suspect_open_units()
     for name, declared in settings.streams.items():
         if not isinstance(declared.source, FileSource):

@@ -1,7 +1,8 @@
 """Watermarks and newest event time of streams."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from archiver.clock import utc_now
 from archiver.ingest import ArchiveWriter
 from archiver.times import Micros, from_micros
 
@@ -27,4 +28,4 @@ def newest_time_not_ahead(archive: ArchiveWriter) -> Micros | None:
 def current_event_time(archive: ArchiveWriter) -> datetime:
     """The newest event time not ahead of the clock; the present time while the archive is empty."""
     newest = newest_time_not_ahead(archive)
-    return datetime.now(UTC) if newest is None else from_micros(newest)
+    return utc_now() if newest is None else from_micros(newest)

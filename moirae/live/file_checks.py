@@ -7,12 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from deltalake.exceptions import DeltaError
 
 import sql
+from archiver.clock import utc_now
 from archiver.delta import (
     ArchiveTable,
     DamagedFile,
@@ -68,7 +69,7 @@ class FileChecks:
         root: StorageRoot,
         checks: FileCheckGateway,
         period: timedelta,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._root = root
         self._checks = checks

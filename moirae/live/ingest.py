@@ -5,10 +5,11 @@ A unit that breaks its reader is found by dividing the batch; everything else is
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import structlog
 
+from archiver.clock import unix_now, utc_now
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.ingest.engines import TopicRecords
 from archiver.times import to_micros
@@ -90,7 +91,7 @@ class Ingest:
         started_at = time.monotonic()
         self._failures.begin(units)
         try:
-            ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+            ingested = self._archive.ingest(units, to_micros(utc_now()))
         except Exception as error:
             # Records of a topic are not skipped: their stream stops.
             if not is_unit_failure(error) or any(unit.partition for unit in units):
@@ -98,7 +99,7 @@ class Ingest:
             return self._ingest_parts(units, error)
         self._failures.record_read(units)
         self._detect_and_settle(ingested)
-        now = time.time()
+        now = unix_now()
         latencies = [now - unit.arrived_at for unit in units if unit.arrived_at is not None]
         self._record(ingested, started_at, latencies)
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
@@ -123,7 +124,7 @@ class Ingest:
     def ingest_records(self, records: TopicRecords) -> None:
         """Archive and evaluate a micro-batch of a topic on executors."""
         started_at = time.monotonic()
-        ingested = self._archive.ingest_records(records, to_micros(datetime.now(UTC)))
+        ingested = self._archive.ingest_records(records, to_micros(utc_now()))
         self._detect_and_settle(ingested)
         self._record(ingested, started_at)
         sources = {SourceKey(records.stream, name) for name in ingested.partitions}
@@ -137,7 +138,7 @@ class Ingest:
         pending_count = self._archive.count_pending_retries()
         while pending_count:
             try:
-                ingested = self._archive.retry(to_micros(datetime.now(UTC)))
+                ingested = self._archive.retry(to_micros(utc_now()))
             except Exception as error:
                 if not is_unit_failure(error):
                     raise

@@ -1,8 +1,9 @@
 """The built-in alert `RuleLosesVerdicts`: a rule is in quarantine for the verdicts that it lost."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from archiver.clock import utc_now
 from moirae.alerts import built_in
 from sql.alerts import AlertGateway
 from sql.rules import DeploymentGateway, LosingRuleRow
@@ -18,7 +19,7 @@ class LosingRulesMonitor:
         alerts: AlertGateway,
         deployments: DeploymentGateway,
         resume_recovered: Callable[[], None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """`resume_recovered`: ends the quarantine of rules whose losses are few again."""
         self._alerts = alerts

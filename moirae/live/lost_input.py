@@ -1,9 +1,10 @@
 """The built-in alert `LostInput`: records of a stream were lost before they were read."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
+from archiver.clock import utc_now
 from archiver.ingest.ledger import describe_losses
 from moirae.alerts import built_in
 from sql.alerts import AlertGateway
@@ -19,7 +20,7 @@ class LostInputMonitor:
         self,
         alerts: AlertGateway,
         lost_records: LostRecordsGateway,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._alerts = alerts
         self._lost_records = lost_records

@@ -1,10 +1,11 @@
 """The built-in alert `NoInput`: no stream has brought a row for some wall-clock time."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
+from archiver.clock import utc_now
 from moirae.alerts import built_in
 from sql.alerts import AlertGateway, OpenAlertRow
 
@@ -24,7 +25,7 @@ class NoInputMonitor:
         self,
         alerts: AlertGateway,
         timeout: timedelta,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """The time without input counts from now, when the process starts."""
         self._alerts = alerts

@@ -12,6 +12,7 @@ import pyarrow as pa
 import structlog
 
 import sql
+from archiver.clock import utc_now
 from archiver.delta import ARROW_TYPES
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
@@ -166,7 +167,7 @@ class Relations:
         if reader.has_changed():
             return True
         if name in self._broken and self._failures.may_try(
-            Subject("relation", name), reader.fingerprint, datetime.now(UTC)
+            Subject("relation", name), reader.fingerprint, utc_now()
         ):
             reader.read_again()
         return reader.has_changed()
@@ -194,7 +195,7 @@ class Relations:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             fingerprint = self._readers[name].fingerprint
-            self._failures.record_failure(subject, reason, fingerprint, datetime.now(UTC))
+            self._failures.record_failure(subject, reason, fingerprint, utc_now())
             self._broken.add(name)
             raise MoiraeError(f"relation {name}: its reader failed: {reason}") from error
         self._forget_failures(subject)

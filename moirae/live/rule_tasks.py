@@ -1,7 +1,6 @@
 """What rules and alerts need without new rows, and how often."""
 
-from datetime import UTC, datetime
-
+from archiver.clock import utc_now
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Periodic
 from moirae.live.detection import Detector
@@ -27,7 +26,7 @@ def make_rule_tasks(
     """The tasks in the order of a round of the loop."""
 
     def advance_sources() -> None:
-        idle_sources.follow_rows_ahead(datetime.now(UTC))
+        idle_sources.follow_rows_ahead(utc_now())
         idle_sources.advance()
 
     def reload_rules() -> None:

@@ -5,7 +5,7 @@ rows are late. Other streams do not wait. A unit that is set aside holds nothing
 """
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 import sql
+from archiver.clock import utc_now
 from archiver.errors import ArchiverError, SourceUnreachable, TaskLost
 from archiver.ingest import SourceUnit, find_open_error
 from moirae.errors import MoiraeError, first_line
@@ -48,7 +49,7 @@ class UnitFailures:
         set_aside: SetAside,
         units: UnitGateway,
         landed_names: Callable[[str], Set[str]] = lambda _: frozenset(),
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._set_aside = set_aside
         self._units = units

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from archiver.clock import utc_now
 from sql.archive import UnreadInputGateway
 
 # Input that waits for less is being read: to store it would only cost writes.
@@ -21,7 +22,7 @@ class UnreadInputRecorder:
         gateway: UnreadInputGateway,
         streams: Sequence[str],
         find_oldest: Callable[[str], float | None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._gateway = gateway
         self._streams = streams

@@ -1,8 +1,9 @@
 """The built-in alert `ForecastsWorse`: learned probabilities are worse than plain frequencies."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from archiver.clock import utc_now
 from moirae.alerts import built_in
 from sql.alerts import AlertGateway
 from sql.similarity import ForecastGateway, ForecastRecordRow
@@ -11,7 +12,7 @@ WORSE_FORECASTS_RULE = "moirae/ForecastsWorse"
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)
+    return utc_now()
 
 
 class WorseForecastsMonitor:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,6 +9,7 @@ from uuid import UUID, uuid4
 import orjson
 
 import sql
+from archiver.clock import utc_now
 from moirae.config import Receiver, Settings
 from moirae.errors import NotFound, UsageError
 from moirae.notify.channels import (
@@ -43,7 +43,7 @@ def find_receiver(settings: Settings, name: str) -> Receiver:
 def send_test(settings: Settings, name: str) -> None:
     """Deliver a test message to a receiver, by this process. Raises `DeliveryFailed`."""
     receiver = find_receiver(settings, name)
-    now = datetime.now(UTC)
+    now = utc_now()
     number = uuid4()
     alert = NotifiedAlert(
         id=number,
@@ -86,7 +86,7 @@ def preview_message(
     rows = NotifyStateGateway(connection).list_alerts([alert_id])
     if not rows:
         raise UsageError(f"no alert {alert_id}")
-    now = datetime.now(UTC)
+    now = utc_now()
     alert = describe_row(rows[0], now)
     if not is_resolved:
         alert = replace(alert, ends_at=None, end_reason=None, withdrawn_by=None)
@@ -111,7 +111,7 @@ def render_preview(receiver: Receiver, content: Mapping[str, Any]) -> str:
                 receiver=content["receiver"],
                 group_key=content["groupKey"],
                 content=content,
-                created_at=datetime.now(UTC),
+                created_at=utc_now(),
             )
             return make_mail(receiver, delivery, "preview").as_string()
     return f"{render_title(receiver, content)}\n\n{render_body(receiver, content)}"
@@ -130,7 +130,7 @@ def _make_content(
         group_labels={"alertname": alert.labels.get("alertname", "")},
         alerts=[alert],
         cause=cause,
-        planned_at=datetime.now(UTC),
+        planned_at=utc_now(),
     )
     return make_content(message, settings.server.public_url, history)
 

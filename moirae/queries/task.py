@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from uuid import uuid4
 
 import sql
+from archiver.clock import utc_now
 from archiver.read import Reader
 from archiver.times import Micros, to_micros
 from recall.requests import AD_HOC_RULE, RecallEvent, RecallRequest, SqlQuestion
@@ -39,5 +39,5 @@ def _end_of_archive(reader: Reader, streams: Iterable[str]) -> Micros:
     for stream in streams:
         newest.extend(file.newest for file in reader.snapshot(stream).all_files)
     if not newest:
-        return to_micros(datetime.now(UTC))
+        return to_micros(utc_now())
     return max(newest) + _MILLISECOND

@@ -1,12 +1,12 @@
 """Files of tables in a folder of backups."""
 
 import io
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
+from archiver.clock import unix_now
 from archiver.delta import ArchiveTable, begin_generation
 from archiver.storage import Storage
 from moirae.backup import FILES_PART, LOG_FOLDER, FileEntry, Manifest, Repository, read_tar
@@ -73,7 +73,7 @@ class BackupFiles:
             if name.startswith(f"{table.name}/"):
                 with copy.write_stream(name.removeprefix(f"{table.name}/")) as target:
                     target.write(content)
-        begin_generation(copy, self._generation, int(time.time() * 1000))
+        begin_generation(copy, self._generation, int(unix_now() * 1000))
         copy.replace(table.storage)
 
     def find_log_file(self, table: ArchiveTable, name: str) -> bytes | None:

@@ -3,15 +3,18 @@
 from functools import partial
 
 import sql
+from archiver.clock import SHARED_CLOCK
 from moirae.config import Settings
 from moirae.errors import MoiraeError, Unreachable, first_line
 from moirae.runtime import embedded_database
 from moirae.runtime.storage import check_restored
+from sql.workspace import WorkspaceGateway
 
 
 def connect_database(settings: Settings, name: str, options: str = "") -> sql.Connection:
     """Connect in autocommit mode with the time zone UTC, and migrate the database if needed.
 
+    The shared clock follows that of the server, unless it is the embedded one, on this machine.
     `name` identifies the connection in `pg_stat_activity`. `options` are further session options,
     such as `-c statement_timeout=10s`. Raises `Unreachable`, and `MoiraeError` if a newer version
     has used the database, or `moirae upgrade` has to run first.
@@ -22,6 +25,8 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
         connection = sql.connect(dsn, application_name=f"moirae {name}", options=options)
         try:
             sql.migrate(connection)
+            if settings.database:
+                SHARED_CLOCK.follow(WorkspaceGateway(connection).get_clock)
         except BaseException:
             connection.close()
             raise

@@ -3,16 +3,19 @@
 The lock of a role ends with the session of its holder. PostgreSQL keeps the session of a machine
 that was frozen or cut off for hours: so a holder renews its lease, from a thread of its own, and
 who waits for the role ends the session of a holder that does not. Renewals are counted: no clocks
-are compared. A process with the embedded database needs no lease, all others are on its machine.
+are compared. With each renewal the process reads the clock of the database, which decides what
+depends on the time of day. A process with the embedded database needs no lease, all others are on its machine.
 """
 
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 import sql
+from archiver.clock import SHARED_CLOCK
 from archiver.threads import start_daemon
 from moirae.config import Settings
 from moirae.errors import MoiraeError
@@ -84,7 +87,9 @@ class LeaseRenewal:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            if ProcessGateway(self._connection).renew(self._role, self._epoch):
+            if SHARED_CLOCK.follow(
+                partial(ProcessGateway(self._connection).renew, self._role, self._epoch)
+            ):
                 return True
         except (sql.DatabaseError, MoiraeError):  # reported by those that use the database
             self._close()

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 
 import sql
+from archiver.clock import utc_now
 from archiver.periodic import Periodic
 from archiver.threads import start_daemon
 from moirae.config import Settings, load_settings_from_environment
@@ -110,7 +111,7 @@ class ChildProcess:
             name=self.name,
             pid=self.process.pid,
             age=timedelta(seconds=time.monotonic() - self.started_at),
-            ended_at=datetime.now(UTC),
+            ended_at=utc_now(),
             code=code,
         )
 

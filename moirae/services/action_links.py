@@ -1,11 +1,12 @@
 """What links of messages do: a page without a login shows them, and acts once."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID, uuid4
 
 import sql
+from archiver.clock import utc_now
 from moirae.errors import NotFound
 from moirae.notify import format_labels, make_alert_labels, make_alert_matchers
 from moirae.notify.inbound import ACTION_LABELS, acknowledge_alerts, hash_action_code
@@ -33,7 +34,7 @@ class LinkDescription:
 
 def describe_link(connection: sql.Connection, code: str) -> LinkDescription:
     """What a link would do. Raises `NotFound`."""
-    return _describe(_find(connection, code), datetime.now(UTC))
+    return _describe(_find(connection, code), utc_now())
 
 
 def use_link(connection: sql.Connection, code: str) -> LinkDescription:
@@ -41,11 +42,11 @@ def use_link(connection: sql.Connection, code: str) -> LinkDescription:
     gateway = ActionLinkGateway(connection)
     with connection.transaction():
         row = _find(connection, code)
-        description = _describe(row, datetime.now(UTC))
+        description = _describe(row, utc_now())
         if description.state != "open":
             return description
         if not gateway.use(hash_action_code(code)):
-            return _describe(_find(connection, code), datetime.now(UTC))
+            return _describe(_find(connection, code), utc_now())
         author = f"link in a message to {row.receiver}"
         arguments = {"alert": str(row.alert_id), "action": row.action, "receiver": row.receiver}
         if row.action == "acknowledge":
@@ -89,7 +90,7 @@ def find_state(row: ActionLinkRow, now: datetime) -> LinkState:
 
 
 def _silence(connection: sql.Connection, row: ActionLinkRow, author: str) -> None:
-    now = datetime.now(UTC)
+    now = utc_now()
     SilenceGateway(connection).put(
         NewSilence(
             id=uuid4(),

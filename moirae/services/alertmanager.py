@@ -6,13 +6,14 @@ Silences of a schedule are shown as pending outside of their windows.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import orjson
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from archiver.clock import utc_now
 from moirae import __version__
 from moirae.config import Route, format_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
@@ -122,7 +123,7 @@ def describe_status(workspace: "LocalWorkspace", started_at: datetime) -> dict[s
 def list_silences(workspace: "LocalWorkspace", filters: Sequence[str]) -> list[dict[str, Any]]:
     """All silences, those that ended, too. `filters`: conditions on their own conditions."""
     conditions = _parse_filters(filters)
-    now = datetime.now(UTC)
+    now = utc_now()
     rows = SilenceGateway(workspace.connection).list_all(limit=_MAX_SILENCES)
     return [
         _describe_silence(row, now)
@@ -136,7 +137,7 @@ def get_silence(workspace: "LocalWorkspace", silence: UUID) -> dict[str, Any]:
     row = SilenceGateway(workspace.connection).get(silence)
     if row is None:
         raise NotFound(f"no silence with ID {silence}")
-    return _describe_silence(row, datetime.now(UTC))
+    return _describe_silence(row, utc_now())
 
 
 def put_silence(workspace: "LocalWorkspace", posted: AlertmanagerSilence) -> UUID:
@@ -147,7 +148,7 @@ def put_silence(workspace: "LocalWorkspace", posted: AlertmanagerSilence) -> UUI
     matchers = [matcher.to_matcher() for matcher in posted.matchers]
     if all(matcher.matches({}) for matcher in matchers):
         raise UsageError("matchers: at least one must not match an empty value")
-    now = datetime.now(UTC)
+    now = utc_now()
     if posted.ends_at <= posted.starts_at or posted.ends_at <= now:
         raise UsageError("endsAt: must be after startsAt and in the future")
     gateway = SilenceGateway(workspace.connection)
@@ -185,7 +186,7 @@ def expire_silence(workspace: "LocalWorkspace", silence: UUID) -> None:
     gateway = SilenceGateway(workspace.connection)
     if gateway.get(silence) is None:
         raise NotFound(f"no silence with ID {silence}")
-    if not gateway.expire(silence, datetime.now(UTC)):
+    if not gateway.expire(silence, utc_now()):
         raise UsageError(f"silence {silence} has ended already")
 
 
@@ -199,7 +200,7 @@ def _select(workspace: "LocalWorkspace", selection: ListedAlerts) -> list[Presen
     pattern = _compile(selection.receiver)
     selected = []
     present_alerts = list_present_alerts(
-        workspace.connection, read_declared(workspace.settings), datetime.now(UTC)
+        workspace.connection, read_declared(workspace.settings), utc_now()
     )
     for present in present_alerts:
         is_shown = (

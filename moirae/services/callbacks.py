@@ -1,11 +1,11 @@
 """Acknowledgements that Slack and PagerDuty report become those of alerts."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import SecretStr
 
+from archiver.clock import utc_now
 from moirae.config import Settings
 from moirae.errors import NotFound
 from moirae.notify import read_declared
@@ -25,7 +25,7 @@ def read_acknowledgement(
     if secret is None:
         raise NotFound("no receiver with a signing_secret has this address")
     read = read_slack if sender == "slack" else read_pagerduty
-    return read(secret.get_secret_value(), headers, body, datetime.now(UTC))
+    return read(secret.get_secret_value(), headers, body, utc_now())
 
 
 def _find_secret(settings: Settings, sender: Sender, name: str) -> SecretStr | None:

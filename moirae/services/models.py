@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from archiver.clock import utc_now
 from moirae.config import DURATION_SCHEMA, parse_duration
 from moirae.errors import UsageError
 
@@ -34,7 +35,7 @@ _NUL = "\x00"
 def _parse_duration_before_now(value: Any) -> Any:
     """`7d` -> the time of seven days ago. Others are returned as they are."""
     try:
-        return datetime.now(UTC) - parse_duration(value) if isinstance(value, str) else value
+        return utc_now() - parse_duration(value) if isinstance(value, str) else value
     except ValueError:
         return value
 

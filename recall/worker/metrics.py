@@ -1,9 +1,8 @@
 """Metrics of a recall process."""
 
-from datetime import UTC, datetime
-
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from archiver.clock import utc_now
 from recall.ledger import Task
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -55,4 +54,4 @@ class RecallMetrics:
 
 def _age(task: Task) -> float:
     """Seconds since the request of a recall."""
-    return max((datetime.now(UTC) - task.spec.created_at).total_seconds(), 0.0)
+    return max((utc_now() - task.spec.created_at).total_seconds(), 0.0)

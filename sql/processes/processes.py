@@ -86,9 +86,13 @@ class ProcessGateway(Gateway):
         """Record a process in place of the previous one of its role; return its epoch."""
         return int(self._value("start", role=role, pid=pid, machine=machine))
 
-    def renew(self, role: str, epoch: int) -> bool:
-        """Renew the lease of a role. Returns False if another process has the role."""
-        return self._value("renew", role=role, epoch=epoch) is not None
+    def renew(self, role: str, epoch: int) -> float | None:
+        """Renew the lease of a role. Returns the clock of the database, in Unix seconds.
+
+        None: another process has the role.
+        """
+        clock: float | None = self._value("renew", role=role, epoch=epoch)
+        return clock
 
     def get_holder(self, role: str) -> HolderRow | None:
         """The last process of a role and its lease; None if there was none."""

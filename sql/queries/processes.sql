@@ -19,8 +19,10 @@ ON CONFLICT (role) DO UPDATE SET epoch = processes.epoch + 1, pid = excluded.pid
 RETURNING epoch
 
 -- renew --
--- A process renews the lease of its role; no row if another has the role.
-UPDATE processes SET renewals = coalesce(renewals, 0) + 1 WHERE role = %(role)s AND epoch = %(epoch)s RETURNING renewals
+-- A process renews the lease of its role, and reads the clock of the database, in Unix seconds; no row
+-- if another has the role.
+UPDATE processes SET renewals = coalesce(renewals, 0) + 1 WHERE role = %(role)s AND epoch = %(epoch)s
+RETURNING extract(epoch FROM clock_timestamp())::double precision AS clock
 
 -- get_holder --
 -- The last process of a role and its lease.

@@ -75,7 +75,7 @@ MODULES_BY_TEST = {
         moirae.evaluation.spark_filters recall.engines.spark.row_filters""",
     "contract/test_statement_engines.py": "recall.statements.statement",
     "contract/test_storage.py": """
-        archiver.clock archiver.delta.archive_tables archiver.delta.file_checks
+        archiver.delta.archive_tables archiver.delta.file_checks
         archiver.delta.generation
         archiver.delta.table_version archiver.storage.s3""",
     "compatibility/test_existing_workspaces.py": "moirae.cli.archive",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from archiver.clock import utc_now
 from archiver.delta import ARROW_TYPES
 from archiver.errors import InvalidValue
 from archiver.formats import ISO, TimeReading, compile_time_format, expand_time_format
@@ -78,7 +79,7 @@ class TimeReader:
     @cached_property
     def _newest(self) -> Micros:
         """No time without a year is after this one."""
-        clock = to_micros(datetime.now(UTC)) if self._clock is None else self._clock
+        clock = to_micros(utc_now()) if self._clock is None else self._clock
         return clock + self._future
 
     @property

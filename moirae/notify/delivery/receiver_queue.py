@@ -6,12 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from queue import SimpleQueue
 from typing import Any
 
 import structlog
 
+from archiver.clock import utc_now
 from archiver.threads import start_daemon
 from moirae.errors import DeliveryFailed
 from moirae.notify.delivery.retries import decide_retry, find_delay
@@ -184,7 +185,7 @@ class ReceiverQueue:
             attempted = Delivery(**{**vars(delivery), "attempts": delivery.attempts + 1})
             delay = decide_retry(
                 attempts=attempted.attempts,
-                age=datetime.now(UTC) - delivery.created_at,
+                age=utc_now() - delivery.created_at,
                 is_rejected=failure.is_rejected,
                 retry_after=failure.retry_after,
                 random=random.random(),

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from httptools import HttpParserError
 
+from archiver.clock import unix_now
 from archiver.threads import start_daemon
 from moirae.errors import DeliveryFailed
 from moirae.notify.delivery.hosts import HostPolicy
@@ -258,7 +259,7 @@ def describe_refusal(host: str, answer: Answer) -> DeliveryFailed:
         reason += f": {text!r}"
     return DeliveryFailed(
         reason,
-        retry_after=parse_retry_after(answer.headers, time.time()),
+        retry_after=parse_retry_after(answer.headers, unix_now()),
         is_rejected=answer.status in _REJECTIONS,
     )
 

@@ -6,12 +6,13 @@ The code of a link is in the message and in the memory of this process only; its
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 import sql
+from archiver.clock import utc_now
 from moirae.config import Receiver
 from moirae.notify.delivery import Delivery
 from sql.notifications import ActionLinkGateway, NewActionLink
@@ -44,7 +45,7 @@ class ActionLinks:
     def attach(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """The messages with their links, which are stored; part of a transaction."""
         links: list[NewActionLink] = []
-        expires_at = datetime.now(UTC) + LIFETIME
+        expires_at = utc_now() + LIFETIME
         attached = [self._attach(delivery, expires_at, links) for delivery in deliveries]
         self._gateway.insert(links)
         return attached

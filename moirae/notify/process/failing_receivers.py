@@ -5,9 +5,10 @@ It is sent to all other receivers, whatever the routes say.
 """
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import sql
+from archiver.clock import utc_now
 from moirae.alerts import built_in
 from moirae.notify.routing.policy import FAILING_NAME, FAILING_SOURCE
 from sql.alerts import AlertGateway
@@ -26,7 +27,7 @@ class FailingReceivers:
 
     def run_once(self, declared: Collection[str]) -> None:
         """Raise and resolve alerts. `declared`: names of receivers."""
-        now = datetime.now(UTC)
+        now = utc_now()
         open_alerts = {
             alert.key["receiver"]: alert for alert in self._alerts.list_open(FAILING_RULE)
         }

@@ -1,9 +1,10 @@
 """The heartbeat: a message at intervals as long as alerts would reach a receiver."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sql
+from archiver.clock import utc_now
 from archiver.periodic import Timer
 from moirae.config import Heartbeat
 from moirae.notify.delivery import Delivery
@@ -32,7 +33,7 @@ class HeartbeatMessages:
         self._timer.restart()
         if not self._is_live_running():
             return []
-        now = datetime.now(UTC)
+        now = utc_now()
         return [
             Delivery(
                 id=None,

@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import sql
+from archiver.clock import utc_now
 from archiver.periodic import Periodic, Schedule
 from moirae.notify.process.declared import DeclaredSettings
 from moirae.notify.process.deliveries import Deliveries
@@ -57,11 +57,11 @@ class NotifyProcess:
     def run(self, stop: threading.Event) -> None:
         """Send messages until a stop is requested."""
         self._load_silences()
-        self._incoming.restore(datetime.now(UTC))
+        self._incoming.restore(utc_now())
         self._queue_pending()
         while not stop.is_set():
             self._schedule.run_due()
-            self._incoming.follow(datetime.now(UTC))
+            self._incoming.follow(utc_now())
             folded = self._flush()
             self._summaries.run_if_due()
             self._store_results()
@@ -73,7 +73,7 @@ class NotifyProcess:
         settings = self._declared.settings
         grouping = self._incoming.grouping
         grouping.muting.replace_rules(settings.inhibit_rules)
-        grouping.replace_policy(make_policy(settings), datetime.now(UTC))
+        grouping.replace_policy(make_policy(settings), utc_now())
         self._incoming.notify_within = settings.notify_within
         self._outbox.set_limit(settings.limits.notifications)
 
@@ -82,7 +82,7 @@ class NotifyProcess:
 
         Returns how many are not sent, but counted in a summary.
         """
-        now = datetime.now(UTC)
+        now = utc_now()
         due_at = self._incoming.grouping.next_due()
         if due_at is not None and due_at <= now:
             self._load_silences()  # one that was added just before holds back what is sent now
@@ -110,10 +110,10 @@ class NotifyProcess:
 
     def _release(self) -> None:
         if self._incoming.has_held:
-            self._incoming.release(datetime.now(UTC))
+            self._incoming.release(utc_now())
 
     def _load_silences(self) -> None:
-        silences = self._store.load_changed_silences(datetime.now(UTC))
+        silences = self._store.load_changed_silences(utc_now())
         if silences is not None:
             self._incoming.grouping.muting.silences = silences
 

@@ -1,11 +1,12 @@
 """Writes messages into the outbox: their content, and summaries of those beyond the limit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import sql
+from archiver.clock import utc_now
 from moirae.notify.delivery import Delivery
 from moirae.notify.inbound import ActionLinks
 from moirae.notify.messages.content import (
@@ -47,7 +48,7 @@ class MessageOutbox:
         self._links = links
         self._restored_at = restored_at
         self._gateway = NotificationGateway(connection)
-        since = datetime.now(UTC) - _WINDOW
+        since = utc_now() - _WINDOW
         self._budget = Budget(limit, self._gateway.list_recent_times(since))
         self._folded = set(self._gateway.list_folded_receivers())
         self._find_history = find_history
@@ -71,7 +72,7 @@ class MessageOutbox:
 
     def add_summaries(self, receivers: Sequence[str], public_url: str) -> list[Delivery]:
         """Count folded messages of receivers whose limit permits it; returns what to deliver."""
-        now = datetime.now(UTC)
+        now = utc_now()
         deliveries: list[Delivery] = []
         for receiver in sorted(self._folded):
             if receiver not in receivers or not self._budget.admits_summary(receiver, now):
@@ -106,7 +107,7 @@ class MessageOutbox:
                 group_labels={},
                 alerts=alerts,
                 cause="unsent",
-                planned_at=datetime.now(UTC),
+                planned_at=utc_now(),
             )
             self._folded.add(receiver)
             added.append(_make_notification(message, make_content(message, public_url, {}), False))
@@ -116,7 +117,7 @@ class MessageOutbox:
         self, contents: Sequence[tuple[LastMessageRow, Mapping[str, Any]]]
     ) -> list[Delivery]:
         """Store messages whose history was refined, within the limits of their receivers."""
-        now = datetime.now(UTC)
+        now = utc_now()
         admitted = [
             NewNotification(
                 receiver=row.receiver,
@@ -164,7 +165,7 @@ class MessageOutbox:
         return bool(self._folded)
 
     def _insert(self, messages: Sequence[NewNotification]) -> list[Delivery]:
-        now = datetime.now(UTC)
+        now = utc_now()
         numbers = self._gateway.insert(messages)
         deliveries = [
             Delivery(

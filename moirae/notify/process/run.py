@@ -1,10 +1,11 @@
 """The entry point of the process of notifications: which object gets which."""
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import sql
+from archiver.clock import utc_now
 from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.notify.channels import ChannelContext, ThreadMemory
@@ -99,7 +100,7 @@ def run_notify(
 
         def send_refined() -> None:
             receivers = declared.settings.receivers
-            contents = refined.make_due(incoming.grouping, receivers, datetime.now(UTC))
+            contents = refined.make_due(incoming.grouping, receivers, utc_now())
             if contents:
                 with connection.transaction():
                     messages = outbox.add_refined(contents)
@@ -176,7 +177,7 @@ def restore_grouping(settings: Settings, store: NotifyStore) -> Grouping:
     """The groups as an earlier process has left them, with the present routes."""
     from moirae.notify.routing.intake import describe_row
 
-    now = datetime.now(UTC)
+    now = utc_now()
     grouping = Grouping(make_policy(settings), Muting(settings.inhibit_rules), now)
     groups, log = store.load_groups()
     members = {alert_id for group in groups for alert_id in group.members}

@@ -1,8 +1,8 @@
 """The landing folder in object storage: batches that any machine accepts and any machine reads.
 
 An object is named `STREAM/NUMBER-BATCH.SUFFIX`. The times of objects are whole seconds: batches are
-ordered by the number, the microseconds of the clock of who wrote it, each larger than the one
-before. So posting needs no database, and several servers write at the same time.
+ordered by the number, the microseconds of the shared clock, each larger than the one before. So
+posting needs no database, and several servers write at the same time.
 """
 
 import re
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import BinaryIO, cast
 
+from archiver.clock import unix_now
 from archiver.periodic import Clock
 from archiver.storage import ListedObject, ObjectFolder
 from moirae.runtime.storage.landing import BatchPath, LandedBatch, Landing
@@ -42,7 +43,7 @@ class LandingBucket:
     def next_number(self) -> int:
         """The number of the next batch: microseconds since the epoch."""
         with self._lock:
-            self._last_number = max(self._last_number + 1, int(time.time() * _MICROS))
+            self._last_number = max(self._last_number + 1, int(unix_now() * _MICROS))
             return self._last_number
 
     def pending_batches(self, stream: str) -> Sequence[LandedBatch]:

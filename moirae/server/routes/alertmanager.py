@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, FastAPI, Query, Request
 from starlette.responses import Response
 
+from archiver.clock import utc_now
 from moirae.config import Settings
 from moirae.server.pool import ConnectionPool
 from moirae.server.responses import json_response, read_identity
@@ -46,7 +46,7 @@ def add_alertmanager_routes(
     app: FastAPI, settings: Settings, pool: ConnectionPool
 ) -> list[RouteAccess]:
     """Add the routes. They are described by Alertmanager's own OpenAPI document."""
-    started_at = datetime.now(UTC)
+    started_at = utc_now()
 
     @contextmanager
     def open_workspace(request: Request) -> Iterator[LocalWorkspace]:

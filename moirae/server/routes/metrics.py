@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import get_args
 
 from fastapi import FastAPI, Request
@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import (
 from starlette.responses import Response
 
 import sql
+from archiver.clock import utc_now
 from archiver.ingest import Catalog
 from archiver.times import to_micros
 from moirae import __version__
@@ -253,7 +254,7 @@ def _collect_event_times(connection: sql.Connection) -> Iterator[Metric]:
         "How far rows of a key were ahead of the clock within the last hour, at most.",
         labels=["stream"],
     )
-    now = datetime.now(UTC)
+    now = utc_now()
     keys_ahead = Catalog(connection).keys_ahead()
     for row in StreamGateway(connection).list_all():
         if row.newest is not None:

@@ -1,11 +1,11 @@
 """`/api/v1/norms`: what is normal where alerts fire, as series for Prometheus."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
+from archiver.clock import utc_now
 from moirae.config import parse_duration
 from moirae.errors import RequestRejected
 from moirae.inspect import make_norm_metrics
@@ -47,7 +47,7 @@ def add_norms_route(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
         As OpenMetrics or in Prometheus's text format.
         """
         try:
-            since = datetime.now(UTC) - parse_duration(last)
+            since = utc_now() - parse_duration(last)
         except (ValueError, OverflowError) as error:
             raise RequestRejected(400, f"last: {error}") from None
         with pool.connection() as connection:

@@ -1,10 +1,9 @@
 """Routes of protocols by which other systems send data, for tokens with the role `source`."""
 
-from datetime import UTC, datetime
-
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from archiver.clock import utc_now
 from moirae.config import EXTERNAL_ALERTS, Settings
 from moirae.errors import RequestRejected
 from moirae.server.ingest import ConvertedBody, IngestHandler
@@ -50,7 +49,7 @@ def add_protocol_routes(
 
         def convert(body: bytes) -> ConvertedBody:
             nonlocal rows
-            rows = convert_alerts(body, datetime.now(UTC))
+            rows = convert_alerts(body, utc_now())
             return ConvertedBody({EXTERNAL_ALERTS: rows.lines} if rows.lines else {})
 
         await ingest_handler.accept_records(request, [EXTERNAL_ALERTS], convert)

@@ -1,6 +1,5 @@
 """`/api/v1/streams/{stream}/watermark`: a source closes event time, so that windows need not wait."""
 
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from archiver.clock import unix_now
 from archiver.delta import StreamSchema
 from archiver.ingest import find_punctuation_problem
 from moirae.config import Settings, stream_schema
@@ -74,7 +74,7 @@ def _write_record(schemas: Mapping[str, StreamSchema], stream: str, watermark: W
     if schema.punctuation in watermark.key:
         raise RequestRejected(400, f"key: {schema.punctuation} is no field of the key")
     line = orjson.dumps({**watermark.key, schema.punctuation: watermark.time})
-    problem = find_punctuation_problem(schema, line, int(time.time() * _MICROS_PER_SECOND))
+    problem = find_punctuation_problem(schema, line, int(unix_now() * _MICROS_PER_SECOND))
     if problem is not None:
         raise RequestRejected(400, f"time: {problem}")
     return line + b"\n"

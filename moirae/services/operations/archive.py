@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import starmap
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from archiver.clock import utc_now
 from moirae.config import Settings
 from moirae.errors import NotFound, UsageError
 from moirae.runtime.storage import archived_streams, open_storage
@@ -222,9 +223,7 @@ def list_streams(workspace: "LocalWorkspace") -> list[StreamSummary]:
     settings = workspace.settings
     storage = open_storage(settings)
     progress = collect_status(workspace.connection, storage)["streams"]
-    lags = measure_lags(
-        {stream: entry["newest"] for stream, entry in progress.items()}, datetime.now(UTC)
-    )
+    lags = measure_lags({stream: entry["newest"] for stream, entry in progress.items()}, utc_now())
     rows = []
     for table in _open_stream_tables(workspace):
         name = table.schema.name

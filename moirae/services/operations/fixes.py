@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic import Field
 
+from archiver.clock import utc_now
 from moirae.alerts import (
     CAME_BACK_WITHIN,
     FixRecord,
@@ -120,7 +121,7 @@ def list_tags(workspace: "LocalWorkspace", query: TagQuery) -> list[TagSummary]:
         gateway.list_tried(query.rule),
         gateway.list_names(),
         timedelta(seconds=query.within),
-        datetime.now(UTC),
+        utc_now(),
     )
     return [_describe(record, query.within) for record in records]
 

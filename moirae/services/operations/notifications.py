@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from pydantic import Field
 
+from archiver.clock import utc_now
 from moirae.config.matchers import format_matchers
 from moirae.errors import DeliveryFailed
 from moirae.notify import (
@@ -269,7 +270,7 @@ def list_deliveries(workspace: "LocalWorkspace", query: DeliveryQuery) -> list[A
 def list_held_back(workspace: "LocalWorkspace") -> list[HeldBackAlert]:
     """List alerts that fire and that silences or other alerts hold back."""
     settings = read_declared(workspace.settings)
-    now = datetime.now(UTC)
+    now = utc_now()
     rows = SilenceGateway(workspace.connection).list_all(ends_after=now, limit=_MAX_SILENCES)
     silences = {
         row.id: SilenceSummary(
@@ -287,7 +288,7 @@ def list_held_back(workspace: "LocalWorkspace") -> list[HeldBackAlert]:
 @operation("POST", "/routes/test", role="viewer", changes=False)
 def match_routes(workspace: "LocalWorkspace", body: LabelsBody) -> list[RouteMatch]:
     """Show which receivers an alert with some labels takes, by the workspace file."""
-    now = datetime.now(UTC)
+    now = utc_now()
     root = make_policy(read_declared(workspace.settings)).root
     return [
         RouteMatch(
@@ -303,7 +304,7 @@ def match_routes(workspace: "LocalWorkspace", body: LabelsBody) -> list[RouteMat
 @operation("GET", "/routes", role="viewer")
 def list_routes(workspace: "LocalWorkspace") -> list[RouteState]:
     """Show the tree of routes, and the alerts that take each of them now."""
-    now = datetime.now(UTC)
+    now = utc_now()
     by_node: dict[str, list[RoutedAlert]] = {}
     settings = read_declared(workspace.settings)
     for present in list_present_alerts(workspace.connection, settings, now):

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from pydantic import Field
 
 import sql
+from archiver.clock import utc_now
 from moirae.config import parse_duration
 from moirae.config.matchers import Matcher, match_all, parse_matchers
 from moirae.errors import NotFound, UsageError
@@ -115,7 +116,7 @@ class SilencePreview:
 @operation("GET", "/silences", role="viewer")
 def list_silences(workspace: "LocalWorkspace", query: SilenceQuery) -> list[SilenceState]:
     """List silences, newest first."""
-    now = datetime.now(UTC)
+    now = utc_now()
     rows = SilenceGateway(workspace.connection).list_all(
         ends_after=None if query.expired else now, limit=_MAX_SILENCES
     )
@@ -132,7 +133,7 @@ def add_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilenceState:
     gateway.put(silence)
     row = gateway.get(silence.id)
     assert row is not None
-    return describe_silence(row, datetime.now(UTC))
+    return describe_silence(row, utc_now())
 
 
 @operation("POST", "/silences/agent", role="operator")
@@ -145,7 +146,7 @@ def add_agent_silence(workspace: "LocalWorkspace", body: AgentSilenceBody) -> Si
     longest = workspace.settings.server.agent_silence
     if not timedelta() < duration <= longest:
         raise UsageError(f"duration: an agent may hold back alerts for at most {longest}")
-    now = datetime.now(UTC)
+    now = utc_now()
     silence = SilenceBody(
         matchers=body.matchers,
         alert=None,
@@ -163,7 +164,7 @@ def preview_silence(workspace: "LocalWorkspace", body: SilenceBody) -> SilencePr
     silence = _make_silence(workspace, body, workspace.author)
     matchers = [matcher for text in silence.matchers for matcher in parse_matchers(text)]
     windows = _read_windows(body.schedule)
-    now = datetime.now(UTC)
+    now = utc_now()
     alerts = AlertGateway(workspace.connection)
     firing = alerts.list_newest(AlertFilter(active=True), limit=_MAX_ALERTS)
     past = alerts.list_newest(AlertFilter(since=now - _PREVIEW_TIME), limit=_MAX_ALERTS)
@@ -184,7 +185,7 @@ def expire_silence(workspace: "LocalWorkspace", silence: IdPrefix) -> SilenceSta
     """End a silence. It stays in the list of expired ones."""
     gateway = SilenceGateway(workspace.connection)
     row = find_silence(gateway, silence)
-    now = datetime.now(UTC)
+    now = utc_now()
     if not gateway.expire(row.id, now):
         raise UsageError(f"silence {row.id} has ended already")
     ended = gateway.get(row.id)
@@ -241,7 +242,7 @@ def _make_silence(workspace: "LocalWorkspace", body: SilenceBody, author: str) -
         alert = find_alert(workspace.connection, body.alert)
         texts += make_alert_matchers(alert.labels, alert.key)
     matchers = check_matchers(texts)
-    starts_at = body.starts_at or datetime.now(UTC)
+    starts_at = body.starts_at or utc_now()
     ends_at = body.ends_at or starts_at + _DEFAULT_DURATION
     if ends_at <= starts_at:
         raise UsageError("ends_at: must be after starts_at")

@@ -2,10 +2,11 @@
 
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+
+from archiver.clock import utc_now
 
 _LOG = structlog.get_logger()
 
@@ -46,7 +47,7 @@ def set_aside(checkpoint: Path, reason: str) -> None:
     """
     if not checkpoint.exists():
         return
-    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    time = utc_now().strftime("%Y%m%dT%H%M%S.%fZ")
     target = checkpoint.with_name(f"{checkpoint.name}{_SET_ASIDE}{time}")
     checkpoint.rename(target)
     for folder in _list_set_aside(checkpoint)[:-_KEPT_CHECKPOINTS]:

@@ -1,11 +1,11 @@
 """How far the topic of a stream is read: what the brokers say, brought together with the ledger."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import structlog
 
+from archiver.clock import unix_now
 from archiver.ingest import OffsetRange
 from archiver.ingest.ledger import LedgerTopic, TopicIdentity, describe_losses
 from archiver.ingest.topic_records import parse_range_unit, topic_source_name
@@ -97,7 +97,7 @@ class TopicPosition:
         if not has_unread:
             self.unread_since = None
         elif self.unread_since is None:
-            self.unread_since = time.time()
+            self.unread_since = unix_now()
 
     def record_absence(self) -> None:
         """Record that the topic that the stream reads was not there."""

@@ -61,7 +61,7 @@ def test_batches_are_read_in_the_order_in_which_they_were_written(bucket: Landin
 def test_clock_that_is_set_back_does_not_change_the_order(bucket: LandingBucket) -> None:
     landing = LandingObjects(bucket, "cpu")
     for name, seconds in (("a", 200.0), ("b", 100.0), ("c", 300.0)):
-        with patch("moirae.runtime.storage.landing_objects.time.time", return_value=seconds):
+        with patch("moirae.runtime.storage.landing_objects.unix_now", return_value=seconds):
             landing.write_batch(name, ".csv.gz", b"")
     assert [batch.name for batch in landing.pending_batches()] == ["a", "b", "c"]
 
