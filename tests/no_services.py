@@ -17,6 +17,8 @@ from tests.service_guard import refused_services
 
 _GUARD_FOLDER = Path(refused_services.__file__).parent
 _TESTS = Path(__file__).parent
+_FAST_FOLDERS = ("unit", "property")
+_SLOW_TO_START = ("services", "processes")
 
 
 def refuse_connection(*arguments: Any, **options: Any) -> None:
@@ -33,13 +35,13 @@ def refuse_services() -> None:
 
 
 def _is_slow_to_start(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("services", "processes"))
+    return any(item.get_closest_marker(name) for name in _SLOW_TO_START)
 
 
 def _is_fast(item: pytest.Item) -> bool:
     """Whether `make test-fast` runs it."""
     folder = item.path.relative_to(_TESTS).parts[0]
-    return folder in ("unit", "property") and not _is_slow_to_start(item)
+    return folder in _FAST_FOLDERS and not _is_slow_to_start(item)
 
 
 def _deselect(
@@ -51,6 +53,15 @@ def _deselect(
 
 class OnlyWithServices:
     """The hooks of a run with `--not-fast`."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Import no file without such a test: that takes half of the time of collection."""
+        if not collection_path.name.startswith("test_"):
+            return None
+        if collection_path.relative_to(_TESTS).parts[0] not in _FAST_FOLDERS:
+            return None
+        source = collection_path.read_text("utf-8")
+        return None if any(f"mark.{name}" in source for name in _SLOW_TO_START) else True
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]

@@ -16,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from sql.stages import NewStageRow, RecalledEventGateway, RowRevisionGateway
 from tests.api_data import COUNT, alert_id, event_id, put_revision, put_task, task_id
 from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
+from tests.sampled import every
 from tests.served import Served
 
 SIMILAR = COUNT - 1  # the alert with a similar past event
@@ -97,7 +98,7 @@ def test_fragment_cannot_lead_to_another_site(served: Served) -> None:
         assert fresh.driver.current_url == served.url + "/"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", every(2, PAGES))
 def test_page_shows_without_problem(browser: Browser, name: str) -> None:
     browser.problems()
     browser.open(PAGES[name])
@@ -114,6 +115,7 @@ def test_alert_shows_its_past(browser: Browser) -> None:
     assert "done" in browser.text(".coverage")
 
 
+@pytest.mark.slow
 def test_norm_is_shown_where_it_belongs_to_an_attribute(browser: Browser) -> None:
     browser.open(f"/alerts/{alert_id(1)}")
     assert "normally 2.5" in browser.text(".side")
@@ -290,6 +292,7 @@ def test_phone_shows_the_past_before_the_progress_of_recalls(browser: Browser) -
         browser.resize(1280)
 
 
+@pytest.mark.slow
 def test_judgement_is_stored_and_shown_again(browser: Browser) -> None:
     browser.open(ALERT, "article")
     browser.press_button("Disagree", "article")
@@ -418,6 +421,7 @@ def test_resolution_is_sure_only_if_nothing_contradicts_it(
     served.connection.execute("DELETE FROM alert_notes WHERE kind = 'resolution'")
 
 
+@pytest.mark.slow
 def test_charts_are_zoomed_together_and_by_keyboard(browser: Browser) -> None:
     """The server has no rows of the stream: its answer is replaced."""
     browser.open(ALERT, ".chart-span")
@@ -455,6 +459,7 @@ def test_charts_are_zoomed_together_and_by_keyboard(browser: Browser) -> None:
     browser.wait_for(lambda: "Show the whole range" not in browser.text(".side"))
 
 
+@pytest.mark.slow
 def test_calendar_reaches_back_a_year(browser: Browser, served: Served) -> None:
     """A month is chosen of those with alerts; its days and alerts are listed."""
     alert = put_alert(served, 15, "months ago")
@@ -536,6 +541,7 @@ def test_rows_of_a_stage_appear_live(browser: Browser, served: Served) -> None:
     served.connection.execute("DELETE FROM recalled_events")
 
 
+@pytest.mark.slow
 def test_decision_of_history_is_shown_with_its_reason(browser: Browser, served: Served) -> None:
     alert, eid = alert_id(3), event_id(3)
     for history, reason in (("waiting", "recalls requested"), ("no_history", "no row")):
@@ -619,6 +625,7 @@ def test_many_tabs_are_open_and_the_one_in_front_is_up_to_date(
     served.connection.execute("DELETE FROM alerts WHERE id = %s", [alert])
 
 
+@pytest.mark.slow
 def test_keyboard_alone_is_enough(browser: Browser, served: Served) -> None:
     browser.open("/history", ".alert-list .entry")
     browser.press("/", *"host1", Keys.ENTER)
@@ -704,7 +711,7 @@ def test_other_sites_cannot_use_the_session(browser: Browser, served: Served) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", every(2, PAGES))
 def test_axe_has_no_serious_finding(browser: Browser, name: str, theme: str) -> None:
     browser.run("localStorage.setItem('moirae.theme', arguments[0])", theme)
     browser.open(PAGES[name])
@@ -713,7 +720,7 @@ def test_axe_has_no_serious_finding(browser: Browser, name: str, theme: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", every(2, PAGES))
 def test_page_fits_a_phone(browser: Browser, name: str) -> None:
     browser.resize(PHONE_WIDTH)
     try:

@@ -52,6 +52,7 @@ def test_arc_shows_its_last_rows(browser: Browser) -> None:
     assert browser.find("g.arc.selected")
 
 
+@pytest.mark.slow
 def test_groups_are_closed_and_opened(browser: Browser) -> None:
     browser.open("/network", _ARCS)
     browser.press_button("Close g0")
@@ -66,6 +67,7 @@ def test_groups_are_closed_and_opened(browser: Browser) -> None:
     browser.wait_for(lambda: len(browser.find_all("g.box.rule")) == 5)
 
 
+@pytest.mark.slow
 def test_page_fits_a_phone(browser: Browser) -> None:
     browser.resize(PHONE_WIDTH)
     browser.open("/network", _ARCS)

@@ -28,6 +28,7 @@ def browser(served: Served) -> Iterator[Browser]:
         yield opened
 
 
+@pytest.mark.slow
 def test_alert_shows_what_changed_before_with_what_is_known_of_it(browser: Browser) -> None:
     browser.open(f"/alerts/{alert_id(COUNT - 1)}")
     card = "[aria-label='What changed before']"

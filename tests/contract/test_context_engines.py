@@ -184,10 +184,10 @@ SPARK_SURROUNDINGS = [
 @pytest.mark.parametrize(
     ("section", "sql", "columns"),
     [
-        *every(3, [("context", *query) for query in LOCAL_CONTEXTS]),
-        *every(3, [("surroundings", *query) for query in LOCAL_SURROUNDINGS]),
-        *every(3, [("context", *query) for query in EXPRESSION_CONTEXTS]),
-        *every(3, [("surroundings", *query) for query in EXPRESSION_SURROUNDINGS]),
+        *every(6, [("context", *query) for query in LOCAL_CONTEXTS]),
+        *every(6, [("surroundings", *query) for query in LOCAL_SURROUNDINGS]),
+        *every(6, [("context", *query) for query in EXPRESSION_CONTEXTS]),
+        *every(6, [("surroundings", *query) for query in EXPRESSION_SURROUNDINGS]),
     ],
 )
 def test_context_over_few_rows_is_the_same_without_a_statement(
@@ -206,8 +206,8 @@ def test_context_over_few_rows_is_the_same_without_a_statement(
 @pytest.mark.parametrize(
     ("section", "sql", "columns"),
     [
-        *every(3, [("context", *query) for query in SPARK_CONTEXTS]),
-        *every(3, [("surroundings", *query) for query in SPARK_SURROUNDINGS]),
+        *every(6, [("context", *query) for query in SPARK_CONTEXTS]),
+        *every(6, [("surroundings", *query) for query in SPARK_SURROUNDINGS]),
     ],
 )
 def test_other_contexts_are_left_to_spark(

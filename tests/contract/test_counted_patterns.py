@@ -173,7 +173,7 @@ def test_texts_like_patterns_are_the_same(
 @pytest.mark.parametrize(
     "expression",
     every(
-        6,
+        12,
         [
             "v LIKE ALL ({})",
             "v LIKE ANY ({})",

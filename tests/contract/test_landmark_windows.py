@@ -23,6 +23,7 @@ from moirae.evaluation.rule_groups import RuleGrouper
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from recall.engines.spark.statements import SparkStatements
 from recall.history_ranges import DAY, MINUTE, Landmark, parse_landmark
+from tests.sampled import every
 from tests.unit.moirae.evaluation.builders import COLUMNS, make_request, make_rule, run_engine
 
 TYPES = {"host": "string", "since": "timestamp", "c": "bigint", "t": "double"}
@@ -132,7 +133,7 @@ def _to_tuple(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     return attributes["host"], to_micros(since), attributes["c"], attributes["t"]
 
 
-@pytest.mark.parametrize(("time", "zone", "minutes", "start"), CASES)
+@pytest.mark.parametrize(("time", "zone", "minutes", "start"), every(3, CASES))
 def test_windows_in_duckdb_and_from_panes_are_those_of_the_clock(
     time: str, zone: str, minutes: int | None, start: datetime
 ) -> None:
@@ -165,7 +166,7 @@ def test_windows_in_duckdb_and_from_panes_are_those_of_the_clock(
 
 
 @pytest.mark.services
-@pytest.mark.parametrize(("time", "zone", "minutes", "start"), CASES)
+@pytest.mark.parametrize(("time", "zone", "minutes", "start"), every(3, CASES))
 def test_windows_in_spark_are_those_of_the_clock(
     spark: SparkSession, time: str, zone: str, minutes: int | None, start: datetime
 ) -> None:

@@ -23,7 +23,8 @@ def _deliver_until(running: Machines, stop: threading.Event) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("fault", ["killed", pytest.param("frozen", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+@pytest.mark.slow
 def test_second_machine_takes_over(fault: str, tmp_path: Path, bucket: str) -> None:
     with machines(tmp_path, bucket) as running:
         running.one.up()

@@ -256,6 +256,7 @@ def test_rows_whose_unit_is_not_counted_yet_are_counted_by_the_restored_workspac
     stop_database(settings)
 
 
+@pytest.mark.slow
 def test_encrypted_backup_needs_its_key_and_shows_changes(original: Settings, folder: Path) -> None:
     key = str(creation_key())
     encrypted = Repository(repository(folder / "backups")._storage, AgeCipher(key))

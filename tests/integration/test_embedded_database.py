@@ -198,6 +198,7 @@ def test_server_stops_when_its_folder_is_removed(home: Path) -> None:
         assert _gone(home)
 
 
+@pytest.mark.slow
 def test_demo_does_not_replace_a_workspace_in_use(public_folder: Path) -> None:
     directory = public_folder / "demo"
     directory.mkdir()

@@ -272,6 +272,7 @@ def test_tables_are_rewritten_where_statistics_are_not_to_be_deleted(
     archive.connection.execute("RESET ROLE")
 
 
+@pytest.mark.slow
 def test_effects_of_interrupted_runs_count(
     archive: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +350,7 @@ def test_each_table_says_what_an_erasure_does_with_it(archive: Filled) -> None:
     assert set(listed) <= tables, "a list names a table that is gone"
 
 
+@pytest.mark.slow
 def test_restore_of_an_earlier_backup_erases_again(archive: Filled, public_folder: Path) -> None:
     backups = public_folder / "backups"
     earlier = make_backup(archive.settings, backups)

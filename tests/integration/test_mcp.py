@@ -251,6 +251,7 @@ def test_client_of_an_older_protocol_is_audited_by_its_user_agent(served: Served
     assert _audited(served)[-1] == ("viewer (old-agent/1.2)", "mcp", "mcp.get_alert")
 
 
+@pytest.mark.slow
 def test_command_with_a_server_is_the_agent_there(served: Served) -> None:
     """Its calls have the role of the token and are in the audit log of the server."""
 
@@ -284,6 +285,7 @@ def test_command_with_a_server_is_the_agent_there(served: Served) -> None:
     assert _audited(served)[-1] == ("operator (pager-helper)", "mcp", "alerts.annotate")
 
 
+@pytest.mark.slow
 def test_command_says_that_its_server_is_unreachable(served: Served) -> None:
     async def look(client: Client) -> None:
         with pytest.raises(MCPError, match=r"127\.0\.0\.1:1"):

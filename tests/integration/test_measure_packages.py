@@ -61,6 +61,7 @@ def run_moirae(
     )
 
 
+@pytest.mark.slow
 def test_events_are_ranked_by_a_measure_of_a_package(packages: Path, tmp_path: Path) -> None:
     """All have one term of three; the first and the third share two, with each other alone."""
     terms = [{"a=1": 1, "b=1": 1}, {"a=1": 1, "b=2": 1, "c=1": 1}, {"a=1": 1, "b=1": 1}]

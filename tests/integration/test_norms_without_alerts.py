@@ -115,6 +115,7 @@ def _make_rows() -> list[tuple[int, str, float]]:
     return rows
 
 
+@pytest.mark.slow
 def test_past_alerts_are_not_normal(world: World) -> None:
     """The third incident is as abnormal as the first."""
     rows = _make_rows()

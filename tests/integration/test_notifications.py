@@ -184,6 +184,7 @@ def test_messages_beyond_the_limit_are_counted_in_a_summary(
     assert counted + len(receiver.requests) - len(summaries) == 20
 
 
+@pytest.mark.slow
 def test_alert_that_fired_and_ended_while_nothing_ran_is_counted(
     public_folder: Path,
     settings: Settings,
@@ -219,6 +220,7 @@ def test_alert_that_fired_and_ended_while_nothing_ran_is_counted(
     assert counts == [1]
 
 
+@pytest.mark.slow
 def test_alerts_that_fired_before_the_oldest_stored_change_are_sent(
     settings: Settings, alerts: Alerts, receiver: FakeReceiver, connection: sql.Connection
 ) -> None:
@@ -262,6 +264,7 @@ def test_restored_workspace_sends_what_its_log_does_not_hold_once_and_marked(
     assert not keys & {request.headers["Idempotency-Key"] for request in receiver.requests[2:]}
 
 
+@pytest.mark.slow
 def test_routes_are_taken_without_a_restart(
     public_folder: Path, alerts: Alerts, receiver: FakeReceiver
 ) -> None:
@@ -285,6 +288,7 @@ def run_command(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "--workspace", str(folder)])
 
 
+@pytest.mark.slow
 def test_silence_holds_back_alerts_until_it_expires(
     public_folder: Path, settings: Settings, alerts: Alerts, receiver: FakeReceiver
 ) -> None:
@@ -307,6 +311,7 @@ def test_silence_holds_back_alerts_until_it_expires(
     assert "expired" in run_command(public_folder, "silence", "query", "--expired").stdout
 
 
+@pytest.mark.slow
 def test_preview_and_state_of_a_silence_with_windows_are_those_of_its_windows(
     public_folder: Path, alerts: Alerts
 ) -> None:
@@ -372,6 +377,7 @@ def test_hostile_and_large_labels_are_delivered_as_they_are(
     assert "{{ 7 * 7 }}" in sent.get_body(("plain",)).get_content()
 
 
+@pytest.mark.slow
 def test_receiver_is_tested_and_its_state_and_messages_are_listed(
     public_folder: Path, settings: Settings, alerts: Alerts, receiver: FakeReceiver
 ) -> None:

@@ -109,6 +109,7 @@ def test_query_of_cancelled_tasks_is_cancelled(
     assert past.task(task)["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_recall_is_suspended_until_feedback(past: History) -> None:
     with_feedback, without_feedback = past.add_task(1, feedback=0.0), past.add_task(2)
     with past.manager() as manager:

@@ -124,6 +124,7 @@ def test_temporarily_rejected_rule_resumes_at_its_position(
     assert counts["g/New"] == 20
 
 
+@pytest.mark.slow
 def test_quarantine_for_failures_is_not_lifted_by_a_restart(
     spark: SparkSession, connection: Connection[Any], settings: Settings, tmp_path: Path
 ) -> None:
@@ -182,6 +183,7 @@ def test_stored_rule_is_checked_with_its_own_derived_streams(
     assert "reflect is not allowed" in refused["g/Bad"]
 
 
+@pytest.mark.slow
 def test_crash_of_the_check_rejects_the_rule_at_fault(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

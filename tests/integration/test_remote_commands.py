@@ -249,7 +249,7 @@ def compare(served: Served, arguments: list[str], **options: Any) -> Result:
     return here
 
 
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+@pytest.mark.parametrize("arguments", every(3, READING), ids=" ".join)
 @pytest.mark.parametrize("form", every(2, FORMATS), ids=["table", "json"])
 def test_reading_command(applied: Served, arguments: list[str], form: list[str]) -> None:
     compare(applied, [*arguments, *form])
@@ -266,7 +266,7 @@ def test_status_of_a_process_between_two_heartbeats(applied: Served) -> None:
         assert here == there
 
 
-@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("arguments", every(3, PRINTING), ids=" ".join)
 def test_printing_command(applied: Served, arguments: list[str]) -> None:
     compare(applied, arguments)
 

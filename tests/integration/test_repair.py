@@ -167,6 +167,7 @@ def _delete_rows(settings: Settings, condition: str) -> None:
     DeltaTable(open_storage(settings) / "streams" / "cpu").delete(condition)
 
 
+@pytest.mark.slow
 def test_rows_that_another_program_has_deleted_stay_deleted(workspace: Settings) -> None:
     _delete_rows(workspace, "n IN (3, 44)")
     assert problems_of(workspace) != []
@@ -258,6 +259,7 @@ def test_lost_commits_are_made_again_from_the_data_files(
     assert problems_of(workspace) == []
 
 
+@pytest.mark.slow
 def test_lost_commit_of_a_clustering_brings_no_row_twice(workspace: Settings) -> None:
     with filled(workspace) as archive:
         archive.writer.tables["cpu"].cluster(0)
@@ -411,6 +413,7 @@ def test_killed_copy_of_a_table_is_begun_again(workspace: Settings, public_folde
     assert number > len(data_files(workspace)) + 3  # files of the log, too
 
 
+@pytest.mark.slow
 def test_doctor_creates_no_table(public_folder: Path) -> None:
     settings = make_file_workspace(public_folder / "workspace")
     assert problems_of(settings) == []
@@ -426,6 +429,7 @@ def test_doctor_creates_no_table(public_folder: Path) -> None:
     shutil.rmtree(settings.file.parent)
 
 
+@pytest.mark.slow
 def test_repair_refuses_what_are_no_backups_of_the_workspace(
     workspace: Settings, public_folder: Path
 ) -> None:

@@ -24,6 +24,7 @@ from moirae.runtime import database
 from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
 from tests.integration.test_units import NOW, SCHEMA, TOPIC, WORKSPACE, Archive
+from tests.sampled import every
 from tests.workspaces import workspace, write_workspace
 
 # `n` is widened, `x` was undeclared, `host` has another name.
@@ -131,7 +132,9 @@ def deliver(archive: Archive, folder: Path, prefix: str) -> None:
     )
 
 
-@pytest.mark.parametrize("change", [lambda schema: schema, without_id], ids=["id", "no id"])
+@pytest.mark.parametrize(
+    "change", every(2, [lambda schema: schema, without_id]), ids=["id", "no id"]
+)
 def test_files_of_all_formats_are_duplicates(
     archive: Archive, tmp_path: Path, mode: EngineMode, change: Any
 ) -> None:

@@ -171,6 +171,7 @@ def test_rows_of_a_stream_end_and_stay_accounted_for(workspace: RetentionWorkspa
     assert workspace.failed_checks() == []
 
 
+@pytest.mark.slow
 def test_compacted_units_keep_every_record_accounted_for(workspace: RetentionWorkspace) -> None:
     """Before and after chunks expire; units that may be read again or have dead letters are not
     compacted.
@@ -206,6 +207,7 @@ def test_compacted_units_keep_every_record_accounted_for(workspace: RetentionWor
     assert workspace.failed_checks() == []
 
 
+@pytest.mark.slow
 def test_units_of_removed_streams_are_compacted(workspace: RetentionWorkspace) -> None:
     workspace.maintain_chunks()
     before = workspace.stream_counts()
@@ -218,6 +220,7 @@ def test_units_of_removed_streams_are_compacted(workspace: RetentionWorkspace) -
     assert workspace.failed_checks() == []
 
 
+@pytest.mark.slow
 def test_wrong_sum_is_detected(workspace: RetentionWorkspace) -> None:
     workspace.maintain_chunks()
     workspace.retain()

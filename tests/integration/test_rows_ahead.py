@@ -29,6 +29,7 @@ from moirae.runtime import database
 from sql.archive import DeadLetterGateway, UnitGateway
 from tests.ingest_scenario import begin_topic, split_by_partition, unread_ranges
 from tests.inline_jobs import InlineJobs
+from tests.sampled import every
 from tests.workspaces import workspace, write_workspace
 
 WORKSPACE = """
@@ -175,7 +176,7 @@ def _deliver(archive: Archive, delay: timedelta, *, fast: bool, until: int = 330
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-@pytest.mark.parametrize("delay", [0, 30])
+@pytest.mark.parametrize("delay", every(2, [30, 0]))
 def test_one_host_ahead_makes_no_row_of_others_late(
     open_archive: Open, engine: EngineMode, delay: int
 ) -> None:
@@ -188,7 +189,7 @@ def test_one_host_ahead_makes_no_row_of_others_late(
     assert archive.watermark() == last - timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", every(2, ["local", "spark"]))
 def test_watermark_follows_the_clock_if_only_rows_ahead_come(
     open_archive: Open, engine: EngineMode
 ) -> None:
@@ -251,6 +252,7 @@ def test_replay_counts_rows_as_ahead_of_the_clock_of_the_first_read(
     assert archive.watermark() == NOON - 30 * SECOND
 
 
+@pytest.mark.slow
 def test_recorded_clock_never_goes_back(archive: Archive) -> None:
     step = timedelta(hours=2)
     for number, now in enumerate([NOON, NOON + step, NOON + SECOND, NOON - step]):
@@ -336,7 +338,7 @@ def _consume(archive: Archive, now: datetime, *rows: tuple[int, int, datetime]) 
     writer.ingest(make_units("cpu", TOPIC, "t", table, ranges), to_micros(now))
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", every(2, ["local", "spark"]))
 def test_records_ahead_are_not_compared_with_in_their_partition(
     open_archive: Open, engine: EngineMode
 ) -> None:
@@ -363,7 +365,7 @@ def test_records_ahead_are_not_compared_with_in_their_partition(
     assert (counts.late, counts.late_by_ahead) == (3, 1)
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", every(2, ["local", "spark"]))
 def test_longer_range_of_records_after_a_crash_has_the_recorded_clock(
     open_archive: Open, engine: EngineMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
