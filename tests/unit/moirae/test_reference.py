@@ -25,6 +25,7 @@ def test_committed_pages_match_the_code() -> None:
     assert find_stale_pages(REFERENCE_FOLDER) == (), "run python -m moirae.reference"
 
 
+@pytest.mark.slow
 def test_check_lists_stale_pages_and_writing_updates_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

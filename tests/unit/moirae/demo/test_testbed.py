@@ -86,6 +86,7 @@ def most_similar(bag: Counter[str], earlier: list[Counter[str]]) -> int:
 
 
 @pytest.mark.parametrize("seed", [5, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_most_similar_past_failure_of_the_kind_has_the_same_cause(seed: int) -> None:
     testbed = make(seed, days=14)
     contexts = bags(testbed)

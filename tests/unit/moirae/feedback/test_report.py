@@ -112,6 +112,7 @@ def test_untested_probabilities_have_no_rows() -> None:
     assert EvaluationReport("none", Evaluation(), "tfidf", None).reliability_rows() == []
 
 
+@pytest.mark.slow
 def test_chart_is_written_in_the_format_of_its_suffix(
     report: EvaluationReport, tmp_path: Path
 ) -> None:

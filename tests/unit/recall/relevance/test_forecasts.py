@@ -11,6 +11,7 @@ from tests.unit.recall.relevance.incidents import make_incidents
 HOUR = 3_600_000_000  # microseconds
 
 
+@pytest.mark.slow
 def test_probabilities_hold_and_are_better_than_frequencies_and_votes() -> None:
     corpus = make_incidents(300)
     ranker = LearnedRanker(corpus.alerts, corpus.resolutions(), HOUR)

@@ -129,6 +129,7 @@ def test_body_that_is_no_list_is_refused(body: bytes) -> None:
     assert rejected.value.status == 400
 
 
+@pytest.mark.slow
 def test_million_labels_take_little_memory() -> None:
     labels = ",".join(f'"l{number}":"x"' for number in range(400_000))
     body = f'[{{"labels":{{{labels}}}}}]'.encode()

@@ -257,6 +257,7 @@ def test_record_with_too_many_attributes_is_counted() -> None:
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
+@pytest.mark.slow
 def test_large_resource_of_many_records_takes_little_memory(is_taken: bool) -> None:
     """Its attributes are in each row: a request of 3 MiB could have rows of 60 GB."""
     text = {"key": "x", "value": {"stringValue": "x" * (2 << 20)}}

@@ -300,6 +300,7 @@ def test_large_label_of_many_samples_takes_little_memory(metric: str) -> None:
     assert peak < 150 << 20
 
 
+@pytest.mark.slow
 def test_symbol_that_a_series_repeats_takes_little_memory() -> None:
     """A label of 2.0 is a number: a request of 8 MiB could have labels without end."""
     messages = load_messages_2()

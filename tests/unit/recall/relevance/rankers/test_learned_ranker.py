@@ -177,6 +177,7 @@ def test_forecast_names_a_tag_that_was_just_seen_for_the_first_time() -> None:
         assert total == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_leaving_one_out_does_not_know_the_tags_of_the_own_group() -> None:
     """Contexts say nothing but the group: knowing its tag would be the only way to be right."""
     rng = np.random.default_rng(5)
@@ -210,6 +211,7 @@ def test_frequency_ranks_the_most_frequent_tag_first() -> None:
     assert scores[2] == 1 and np.count_nonzero(scores) == 4
 
 
+@pytest.mark.slow
 def test_leaving_one_out_uses_neither_times_nor_positions() -> None:
     """With other times, and so in another order, each alert has the same answer."""
     corpus = make_incidents(4)

@@ -10,6 +10,7 @@ from recall.similarity.measures.corpus import CorpusCounts, Vocabulary
 from recall.similarity.segments.pinned_counts import PinnedCounts
 from recall.similarity.segments.segment import KnownRows, SearchBuffers, Segment
 from recall.similarity.segments.segment_merge import merge_segments
+from tests.sampled import every
 
 EVENTS = [
     CorpusEvent(20, "b", 2, {"x=1": 1, "y=1": 300}, {0: [2.0]}),
@@ -76,7 +77,7 @@ def test_merged_segment_equals_one_of_all_events(vocabulary: Vocabulary) -> None
 
 
 @pytest.mark.parametrize("min_score", [0.0, 0.2])
-@pytest.mark.parametrize("spread", [1.0, 0.1, 0.0])
+@pytest.mark.parametrize("spread", every(2, [1.0, 0.1, 0.0]))
 def test_no_score_exceeds_the_bounds_of_a_search(spread: float, min_score: float) -> None:
     """`spread`: by how much offsets of known rows differ, beside scores from 0 to 1."""
     rng = np.random.default_rng(2)
