@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -75,6 +76,8 @@ _SETTINGS = {
 _MAX_SOCKET_FOLDER = 64  # characters: paths of sockets have at most 107, names of Spark's 42
 _LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _SECRET_SETTING = "spark.authenticate.secret"
+PROPERTIES_VARIABLE = "MOIRAE_SPARK_PROPERTIES"
+"""Names a file of Spark's properties; those of the workspace go before."""
 _PYTHON_SETTING = "spark.pyspark.python"  # the Python of executors, if it has another path there
 _EXECUTOR_JAVA_OPTIONS = "-Duser.timezone=UTC -Xss16m"
 NUMBER_SOURCE = "org.moirae.numbers.NumberSource"
@@ -213,7 +216,7 @@ def launcher_environment(master: str) -> dict[str, str]:
     """Environment for Spark's launcher and its Python workers: this Spark, this Python, UTF-8."""
     variables = {
         "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": " ".join([*_properties_arguments(master), "pyspark-shell"]),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         # The launcher is a short-lived JVM of its own.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -225,6 +228,17 @@ def launcher_environment(master: str) -> dict[str, str]:
         # Java encodes file names by the locale, Python perhaps not: in C and POSIX it uses UTF-8.
         variables["LC_ALL"] = "C.UTF-8"
     return variables
+
+
+def _properties_arguments(master: str) -> list[str]:
+    """On a cluster: the file of properties that who has started this process has written.
+
+    The Spark operator tells a driver there of its pod and of the pods of executors.
+    """
+    file = os.environ.get(PROPERTIES_VARIABLE)
+    if not file or not _is_cluster(master):
+        return []
+    return ["--deploy-mode", "client", "--properties-file", shlex.quote(file)]
 
 
 def sees_driver_files(spark: SparkSession) -> bool:

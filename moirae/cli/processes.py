@@ -234,6 +234,10 @@ def demo(
         int | None,
         typer.Option("--port", min=1, max=65_535, help="Port of the dashboard. Default: 8765."),
     ] = None,
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="On a Spark cluster of this machine, with object storage."),
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
@@ -247,7 +251,9 @@ def demo(
 
     configure_logging(log_format)
     as_json = output is OutputFormat.JSON
-    raise typer.Exit(run_demo(directory.absolute(), seed, once, as_json, None, log_format, port))
+    raise typer.Exit(
+        run_demo(directory.absolute(), seed, once, as_json, None, log_format, port, cluster)
+    )
 
 
 def _exit_on_thread_failure(process: str, settings: Settings) -> None:

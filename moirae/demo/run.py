@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import as_file, files
@@ -20,6 +20,7 @@ from rich.console import Console
 
 import sql
 from moirae.config import Settings, load_settings_from_environment
+from moirae.demo.cluster import WORKERS, move_to_cluster
 from moirae.demo.history_files import write_history, write_rows
 from moirae.demo.login import create_login_url
 from moirae.demo.report import (
@@ -90,6 +91,7 @@ class _Options:
     as_json: bool
     phases: Phases
     log_format: LogFormat
+    on_cluster: bool
 
 
 class _Interrupted(MoiraeError):
@@ -104,6 +106,7 @@ def run_demo(
     phases: Phases | None = None,
     log_format: LogFormat = LogFormat.AUTO,
     port: int | None = None,
+    on_cluster: bool = False,
 ) -> int:
     """Play the demo in its own workspace, the directory; returns an exit code.
 
@@ -111,6 +114,7 @@ def run_demo(
     summary. Otherwise, at a terminal, the dashboard stays up after the live phase, until a signal.
     `phases`: None: those of the command. `log_format`: of the log file; `auto` depends on the
     demo's own standard error. `port`: of the dashboard; None: the default of workspaces.
+    `on_cluster`: on a Spark cluster of this machine, which ends with the demo.
     """
     stop = Signals().stop
     console = Console(stderr=as_json)
@@ -121,21 +125,27 @@ def run_demo(
     previous = move_previous_workspace(directory)
     if previous is not None:
         print_previous_workspace(console, previous)
-    settings = create_workspace(directory, port)
-    options = _Options(seed, once, as_json, phases, effective_log_format(log_format))
-    demo = _Demo(settings, options, console, stop)
+    embedded = create_workspace(directory, port, on_cluster)
+    options = _Options(seed, once, as_json, phases, effective_log_format(log_format), on_cluster)
     code = 0
     summary = None
+    has_history = False
     try:
-        summary = demo.play()
+        with ExitStack() as stack:
+            settings = stack.enter_context(move_to_cluster(embedded)) if on_cluster else embedded
+            demo = _Demo(settings, options, console, stop)
+            try:
+                summary = demo.play()
+            finally:
+                has_history = demo.has_history
     except _Interrupted:
         code = _EXIT_INTERRUPTED
     finally:
-        release_database(settings)
+        release_database(embedded)
     if as_json and summary is not None:
         write_json(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
-    if not as_json and demo.has_history:
-        print_next_commands(console, settings.file)
+    if not as_json and has_history and not on_cluster:
+        print_next_commands(console, embedded.file)
     return code
 
 
@@ -172,14 +182,16 @@ def _holds_demo(directory: Path) -> bool:
     return True
 
 
-def create_workspace(directory: Path, port: int | None = None) -> Settings:
+def create_workspace(
+    directory: Path, port: int | None = None, on_cluster: bool = False
+) -> Settings:
     """Create the demo's workspace in a directory that does not exist or is empty."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / _MARKER_NAME).touch()
     with as_file(files("moirae.demo") / "workspace") as template:
         shutil.copytree(template, directory, dirs_exist_ok=True)
     with (directory / "moirae.yaml").open("a") as file:
-        if has_cores_for_spark():
+        if has_cores_for_spark() and not on_cluster:
             file.write("\nengine: spark\n")
         if port is not None:
             file.write(f"\nserver: {{listen: 127.0.0.1:{port}}}\n")
@@ -269,7 +281,14 @@ class _Demo:
             f"failures. {ending}"
         )
         self._console.print("Ctrl-C ends the demo at any time; its workspace remains.")
-        self._console.print(_describe_engine())
+        if self._options.on_cluster:
+            self._console.print(
+                f"On a cluster of this machine: {self._settings.spark.master} with {WORKERS} workers, "
+                "object storage and PostgreSQL. All end with the demo.",
+                highlight=False,
+            )
+        else:
+            self._console.print(_describe_engine())
         log_file = shorten_path(self._log_file)
         self._console.print(f"Logs are written to {log_file}.", soft_wrap=True)
 

@@ -40,6 +40,16 @@ def test_cluster_distributes_the_jars(jars: Path) -> None:
     assert settings == {"spark.jars": f"{jars}/a.jar,{jars}/moirae.jar"}
 
 
+def test_properties_of_a_cluster_are_read_from_the_named_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(session.PROPERTIES_VARIABLE, "/conf/of pod/spark.properties")
+    arguments = session.launcher_environment("k8s://https://host")["PYSPARK_SUBMIT_ARGS"]
+    file = "'/conf/of pod/spark.properties'"
+    assert arguments == f"--deploy-mode client --properties-file {file} pyspark-shell"
+    assert session.launcher_environment("local[2]")["PYSPARK_SUBMIT_ARGS"] == "pyspark-shell"
+
+
 def test_class_archive_is_an_option_only_if_it_exists(tmp_path: Path) -> None:
     archive = tmp_path / "spark.jsa"
     assert "SharedArchiveFile" not in session.java_options(archive)
