@@ -56,6 +56,7 @@ _LOG_FILE_NAME = "up.log"  # in the demo's workspace
 _WRITE_INTERVAL = 0.25  # seconds between two files of live rows
 _WATCH_AFTER_END = 4.0  # seconds to wait for alerts after the last file of live rows
 _HISTORY_TIMEOUT = 600.0  # seconds until history must be evaluated
+_CLUSTER_HISTORY_TIMEOUT = 1800.0  # the same; a machine may have fewer cores than processes
 _HISTORY_POLL = 0.3  # seconds
 _DRAIN_POLL = 0.1  # seconds
 _UP_POLL = 1.0  # seconds
@@ -314,7 +315,8 @@ class _Demo:
 
     def _await_history(self, connection: sql.Connection, up: UpProcess, file_count: int) -> None:
         """Wait until all history files are archived and all rules are evaluated over them."""
-        deadline = time.monotonic() + _HISTORY_TIMEOUT
+        timeout = _CLUSTER_HISTORY_TIMEOUT if self._options.on_cluster else _HISTORY_TIMEOUT
+        deadline = time.monotonic() + timeout
         with self._open_progress_bar() as progress:
             task = progress.add_task("archiving and evaluating history", total=file_count + 1)
             while time.monotonic() < deadline:
@@ -324,7 +326,7 @@ class _Demo:
                 if archived_count >= file_count and is_evaluated:
                     return
                 self._wait(_HISTORY_POLL)
-        raise up.error(f"history was not evaluated within {_HISTORY_TIMEOUT:.0f} s")
+        raise up.error(f"history was not evaluated within {timeout:.0f} s")
 
     def _play_live(self, connection: sql.Connection, up: UpProcess) -> datetime:
         """Write live rows when they are due and print alerts; returns the start of the phase."""

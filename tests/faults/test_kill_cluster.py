@@ -1,4 +1,4 @@
-"""Kills on a Spark cluster: executors, workers, the live and the recall process, at random moments;
+"""Kills on a Spark cluster: executors, workers, the master, the live and the recall process, at random moments;
 object storage and PostgreSQL are away for some seconds.
 
 Each accepted row is archived once, each alert is raised once, and each recall ends with the answer
@@ -50,7 +50,7 @@ groups:
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.timeout(3600),
+    pytest.mark.timeout(7200),
     pytest.mark.skipif(
         cluster.find_isolation() is None,
         reason="no namespaces: needs unshare, and the right to mount",
@@ -78,6 +78,7 @@ class _System:
         faults: dict[str, Callable[[], None]] = {
             "executor": lambda: self._kill(self._choose_executor),
             "worker": self._replace_worker,
+            "master": self._replace_master,
             "live": lambda: self._kill(lambda: self.machines.one.child("live")),
             "recall": lambda: self._kill(lambda: self.machines.one.child("recall")),
             "storage refuses": self._refuse_storage,
@@ -99,6 +100,12 @@ class _System:
         worker.kill()
         self._sleep()
         self.cluster.start_worker()
+
+    def _replace_master(self) -> None:
+        assert self.cluster.master is not None
+        self.cluster.master.kill()
+        self._sleep()
+        self.cluster.start_master()
 
     def _refuse_storage(self) -> None:
         self.store.kill()
@@ -158,6 +165,7 @@ def _deliver(running: Machines, stop: threading.Event, failures: list[BaseExcept
     "kinds",
     [
         pytest.param(("executor", "worker", "live", "recall"), id="processes"),
+        pytest.param(("master",), id="master"),
         pytest.param(("storage refuses", "storage hangs", "database"), id="services"),
     ],
 )
