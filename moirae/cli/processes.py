@@ -247,12 +247,14 @@ def demo(
     last five minutes, and the demo exits after them. Its processes log to up.log in the workspace.
     The workspace of an earlier demo is moved to DIR.old.
     """
-    from moirae.demo import run_demo
+    from moirae.demo import DemoHost, run_demo
 
     configure_logging(log_format)
     as_json = output is OutputFormat.JSON
     raise typer.Exit(
-        run_demo(directory.absolute(), seed, once, as_json, None, log_format, port, cluster)
+        run_demo(
+            directory.absolute(), seed, once, as_json, None, log_format, DemoHost(port, cluster)
+        )
     )
 
 

@@ -1,7 +1,8 @@
 """A simulated testbed with failures of known cause."""
 
-from moirae.demo.run import run_demo
+from moirae.demo.run import DemoHost, run_demo
 
 __all__ = [
+    "DemoHost",
     "run_demo",
 ]

@@ -78,6 +78,20 @@ class Phases:
 # two or three. With fewer cores the alerts of the demo would be delayed.
 _SPARK_CORES = 4
 
+
+@dataclass(frozen=True)
+class DemoHost:
+    """Where a demo runs.
+
+    `port`: of the dashboard; None: the default of workspaces. `on_cluster`: on a Spark cluster of
+    this machine, which ends with the demo.
+    """
+
+    port: int | None = None
+    on_cluster: bool = False
+
+
+DEFAULT_HOST = DemoHost()
 DEFAULT_PHASES = Phases()
 UNATTENDED_PHASES = Phases(live=timedelta(minutes=5))  # without a terminal
 ONCE_PHASES = Phases(live=timedelta(seconds=60))
@@ -106,16 +120,14 @@ def run_demo(
     as_json: bool,
     phases: Phases | None = None,
     log_format: LogFormat = LogFormat.AUTO,
-    port: int | None = None,
-    on_cluster: bool = False,
+    host: DemoHost = DEFAULT_HOST,
 ) -> int:
     """Play the demo in its own workspace, the directory; returns an exit code.
 
     `once`: short live phase, drain, exit. `as_json`: standard output holds one JSON object, the
     summary. Otherwise, at a terminal, the dashboard stays up after the live phase, until a signal.
     `phases`: None: those of the command. `log_format`: of the log file; `auto` depends on the
-    demo's own standard error. `port`: of the dashboard; None: the default of workspaces.
-    `on_cluster`: on a Spark cluster of this machine, which ends with the demo.
+    demo's own standard error.
     """
     stop = Signals().stop
     console = Console(stderr=as_json)
@@ -126,14 +138,18 @@ def run_demo(
     previous = move_previous_workspace(directory)
     if previous is not None:
         print_previous_workspace(console, previous)
-    embedded = create_workspace(directory, port, on_cluster)
-    options = _Options(seed, once, as_json, phases, effective_log_format(log_format), on_cluster)
+    embedded = create_workspace(directory, host.port, host.on_cluster)
+    options = _Options(
+        seed, once, as_json, phases, effective_log_format(log_format), host.on_cluster
+    )
     code = 0
     summary = None
     has_history = False
     try:
         with ExitStack() as stack:
-            settings = stack.enter_context(move_to_cluster(embedded)) if on_cluster else embedded
+            settings = (
+                stack.enter_context(move_to_cluster(embedded)) if host.on_cluster else embedded
+            )
             demo = _Demo(settings, options, console, stop)
             try:
                 summary = demo.play()
@@ -145,7 +161,7 @@ def run_demo(
         release_database(embedded)
     if as_json and summary is not None:
         write_json(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
-    if not as_json and has_history and not on_cluster:
+    if not as_json and has_history and not host.on_cluster:
         print_next_commands(console, embedded.file)
     return code
 
