@@ -69,7 +69,7 @@ def test_rows_are_ahead_and_silences_end_by_the_clock_of_the_database(root: Path
         (silence,) = commands.json("silence", "query")
     assert sorted(alert["key"]["n"] for alert in alerts) == [0, 1]
     assert accounting["archived"] == 2
-    assert accounting["quarantined"] == 2
+    assert accounting["dead_lettered"] == 2
     assert silence["state"] == "active"
     starts_at = datetime.fromisoformat(silence["starts_at"])
     assert timedelta(0) <= starts_at - now < timedelta(hours=1)
