@@ -22,11 +22,13 @@ _FIRST_FIT = 10  # cases
 _REFIT_GROWTH = 0.05
 _MIN_REFIT_INTERVAL = 3  # cases
 _MIN_PROBABILITY = 1e-6
-# The means of the weights of 1 and the log odds: probabilities stay as they are.
-_PRIOR_WEIGHTS = np.array([0.0, 1.0])
+# The means of the weights of 1 and the log odds: probabilities stay as they are. And of the trend,
+# the logarithm of a case's number divided by that of the newest one: with 5 times as many cases, the
+# odds that the best tag is right are about twice as high.
+_PRIOR_WEIGHTS = np.array([0.0, 1.0, 0.5])
 # Their standard deviations. How often the best tag is right changes by more than how much surer one
 # probability is than another, and few of the newer cases say so: with 1, a third of the lag remains.
-_PRIOR_DEVIATIONS = np.array([1.5, 1.0])
+_PRIOR_DEVIATIONS = np.array([1.5, 1.0, 0.5])
 # The n-th of N cases counts (n/N) to this power.
 _AGE_POWER = 2.0
 
@@ -43,8 +45,9 @@ class BestTagCalibration:
     """The weights of the regression, and the newest cases."""
 
     def __init__(self) -> None:
-        self.weights = _PRIOR_WEIGHTS
-        """Of 1 and the log odds of the best tag, for the log odds that it is right."""
+        self.weights = _PRIOR_WEIGHTS[:2]
+        """Of 1 and the log odds of the best tag, for the log odds that it is right now."""
+        self._fitted_weights = _PRIOR_WEIGHTS
         self._cases: deque[_Case] = deque(maxlen=_MAX_CASES)
         self._case_count = 0
         self._next_fit = _FIRST_FIT
@@ -78,15 +81,17 @@ class BestTagCalibration:
         count = len(self._cases)
         log_odds, is_right, weights = np.array(self._cases).T
         weights *= (np.arange(1, count + 1) / count) ** _AGE_POWER
-        features = np.column_stack([np.ones(count), log_odds])
-        self.weights = fit_logistic(
+        numbers = np.arange(self._case_count - count, self._case_count) + 1
+        features = np.column_stack([np.ones(count), log_odds, np.log(numbers / self._case_count)])
+        self._fitted_weights = fit_logistic(
             features,
             is_right,
             _PRIOR_WEIGHTS,
             weights,
-            start=self.weights,
+            start=self._fitted_weights,
             prior_deviations=_PRIOR_DEVIATIONS,
         )
+        self.weights = self._fitted_weights[:2]
 
 
 def _clip(probability: float) -> float:

@@ -33,6 +33,21 @@ def test_newer_predictions_count_more() -> None:
     assert calibration.correct(np.array([0.6, 0.3, 0.1]))[0] > 0.65
 
 
+def test_probability_follows_a_model_that_still_learns() -> None:
+    """Of all predictions fewer are right than of the newest ones."""
+    rng = np.random.default_rng(1)
+    shares = np.array([0.6, 0.3, 0.1])
+    shown = []
+    for _ in range(40):
+        calibration = BestTagCalibration()
+        for number in range(1, 61):
+            odds = 1.5 * (number / 60) ** 0.5
+            is_right = rng.random() < odds / (1 + odds)
+            calibration.learn(shares, 0 if is_right else 1, 1.0)
+        shown.append(calibration.correct(shares)[0])
+    assert np.mean(shown) == pytest.approx(0.6, abs=0.03)
+
+
 def test_exceptions_count_little() -> None:
     calibration = BestTagCalibration()
     learn(calibration, 1.0, 100)
