@@ -24,7 +24,7 @@ _K = 10
 # Of the alerts of one episode, how many are evaluated; and of how many episodes, evenly spread.
 _ALERTS_PER_EPISODE = 3
 _MAX_EPISODES = 1000
-COMPARED_MEASURES = ("attributes", "tfidf")
+COMPARED_MEASURES = ("attributes",)
 
 
 @dataclass(frozen=True)
