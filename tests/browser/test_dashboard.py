@@ -13,8 +13,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from selenium.webdriver.common.keys import Keys
 
+from sql.similarity import JudgementGateway
 from sql.stages import NewStageRow, RecalledEventGateway, RowRevisionGateway
-from tests.api_data import COUNT, alert_id, event_id, put_revision, put_task, task_id
+from tests.api_data import COUNT, RULE, alert_id, event_id, put_revision, put_task, task_id
 from tests.browser.driver import PHONE_WIDTH, Browser, open_browser
 from tests.sampled import every
 from tests.served import Served
@@ -301,6 +302,32 @@ def test_judgement_is_stored_and_shown_again(browser: Browser) -> None:
     browser.wait_for_text("operator disagrees", "article")
     browser.press_button("Disagree", "article")
     browser.wait_for(lambda: "operator disagrees" not in browser.text("article"))
+
+
+@pytest.mark.slow
+def test_two_people_judge_the_same_hit(browser: Browser, served: Served) -> None:
+    actions = "article .similar-actions"
+    differ = "Opinions differ: nothing is learned from them."
+    with open_browser(served.url) as other:
+        other.log_in(served.tokens["admin"])
+        browser.open(ALERT, "article")
+        other.open(ALERT, "article")
+        browser.press_button("Agree", "article")
+        other.wait_for_text("operator agrees", actions)
+        other.press_button("Disagree", "article")
+        other.wait_for_text(differ, actions)
+        browser.wait_for_text(differ, actions)
+        assert JudgementGateway(served.connection).list_of_rule(RULE) == [], "people disagree"
+        browser.press_button("Disagree", "article")
+        browser.wait_for_text("operator disagrees", actions)
+        assert differ not in browser.text(actions), "one judgement per person"
+        (judgement,) = JudgementGateway(served.connection).list_of_rule(RULE)
+        assert not judgement.helps
+        browser.press_button("Disagree", "article")
+        browser.wait_for(lambda: "operator" not in browser.text(actions))
+        assert "admin disagrees" in browser.text(actions), "others' judgements stay"
+        other.press_button("Disagree", "article")
+        other.wait_for(lambda: "disagrees" not in other.text(actions))
 
 
 def test_new_alert_and_its_end_appear_live(browser: Browser, served: Served) -> None:

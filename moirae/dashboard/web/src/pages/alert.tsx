@@ -64,6 +64,7 @@ import { type LiveEvent, useLive } from "../live";
 import { useLoaded } from "../load";
 import { useIsOperator } from "../session";
 
+const JUDGEMENT_INTERVAL = 10_000; // milliseconds between loads of what other people judge
 const OPEN_INTERVAL = 5_000; // milliseconds between loads while recalls are open, for the remaining time
 const FIRST_HITS = 5; // similar alerts that are shown at first
 const STAGE_ROWS = 10; // of a stage that are shown at first
@@ -102,7 +103,6 @@ function Report({ report, error, reload, update }: ReportProps) {
   const stages = listStages(report.recalls);
   const isOperator = useIsOperator();
   const navigate = useNavigate();
-  const judgements = useLoaded((signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal), [alert.eid]);
   const [areAllAskedFor, setAllShown] = useState(false);
   const [chosen, setChosen] = useState<number | null>(null);
   const areAllShown = usePrinting() || areAllAskedFor;
@@ -110,6 +110,11 @@ function Report({ report, error, reload, update }: ReportProps) {
   const similar = findSimilar(recalls);
   const fixes = useFixes(alert.rule);
   const hits = similar?.hits ?? [];
+  const judgements = useLoaded(
+    (signal) => get<Judgement[]>(`/events/${alert.eid}/judgements`, {}, signal),
+    [alert.eid],
+    hits.length ? JUDGEMENT_INTERVAL : 0,
+  );
   useTitle(alertTitle(alert));
   useLive({ event: alert.eid }, (events) => {
     update((present) => events.reduce(applyEvent, present));
