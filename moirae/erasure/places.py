@@ -82,12 +82,7 @@ def find_declared(
         return set()
     texts = [settings.file.read_text(encoding="utf-8")]
     texts += ErasureGateway(connection).list_declarations()
-    declared: set[str] = set()
-    for value in values:
-        search = ErasedValues([value]).search
-        if any(map(search, texts)):
-            declared.add(value)
-    return declared
+    return ErasedValues(values).find_in(texts)
 
 
 def find_files(home: Path, values: ErasedValues) -> list[str]:

@@ -233,7 +233,7 @@ class Eraser:
     def _erase_others(self, row: ErasureRow) -> dict[str, Any]:
         """Remove values and events from all that is not a stream; returns the effects."""
         values = ErasedValues(self._gateway.list_values(row.id))
-        text = ErasedText(values.patterns, values.mask, values.search_bytes)
+        text = ErasedText(values.patterns, values.mask, values.search, values.search_bytes)
         records = ErasedRecords(self._connection)
         events_with_values = records.find_events(text) | find_archived_events(self._root, values)
         self._gateway.add_events(row.id, events_with_values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composable, Identifier
 from psycopg.types.json import Jsonb
 
 from sql.connection import Connection
@@ -145,6 +145,7 @@ WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND a.attnum >
         AND a.attnum = ANY(i.indkey))
 ORDER BY c.relname, a.attnum""")
 _FETCHED_ROWS = 500
+_MAX_PATTERNS = 8  # one has 200 values; with more, all records are read
 
 Mask = Callable[[Any], Any]
 """A value, text or JSON, without what is erased."""
@@ -153,12 +154,13 @@ Mask = Callable[[Any], Any]
 @dataclass(frozen=True)
 class ErasedText:
     """What to look for. `patterns`: regular expressions of PostgreSQL; `mask`: removes it from texts
-    and JSON; `is_in`: whether bytes have it.
+    and JSON; `is_in`, `are_in`: whether a text or bytes have it.
     """
 
     patterns: Sequence[str]
     mask: Mask
-    is_in: Callable[[bytes], bool]
+    is_in: Callable[[str], bool]
+    are_in: Callable[[bytes], bool]
 
 
 class ErasedRecords:
@@ -181,7 +183,7 @@ class ErasedRecords:
         """The events with an erased value in what identifies them."""
         events: set[str] = set()
         for table, columns in IDENTIFYING_COLUMNS.items():
-            for eid, *values in self._find(table, columns, text, "eid"):
+            for eid, *values in self._find(table, columns, _join(columns), text, "eid"):
                 if any(text.mask(value) != value for value in values):
                     events.add(str(eid))
         return events
@@ -233,7 +235,7 @@ class ErasedRecords:
         with self._connection.transaction(), self._connection.cursor("letters") as cursor:
             cursor.execute("SELECT unit_id, line, raw, detail FROM dead_letters")
             for unit, line, raw, detail in cursor:
-                if text.is_in(bytes(raw)) or text.mask(detail) != detail:
+                if text.are_in(bytes(raw)) or text.mask(detail) != detail:
                     keys.append((unit, line))
         with self._connection.transaction():
             for unit, line in keys:
@@ -262,18 +264,19 @@ class ErasedRecords:
     def _delete(self, table: str, text: ErasedText) -> int:
         """Delete the records of a table with a value, wherever it is: in the key, too."""
         deleted = 0
-        row = SQL("to_jsonb(t)::text")
-        for pattern in text.patterns:
-            statement = SQL("DELETE FROM {} t WHERE {} ~ %(pattern)s").format(
-                Identifier(table), row
-            )
-            deleted += self._connection.execute(statement, {"pattern": pattern}).rowcount
+        statement = SQL("DELETE FROM {} WHERE ctid = ANY(%(addresses)s::tid[])").format(
+            Identifier(table)
+        )
+        # Again, until none is there: the server may have changed a record, which moves it.
+        while addresses := list(self._find(table, (), SQL("to_jsonb(t)::text"), text, "ctid")):
+            arguments = {"addresses": [address for (address,) in addresses]}
+            deleted += self._connection.execute(statement, arguments).rowcount
         return deleted
 
     def _mask(self, table: str, types: dict[str, str], text: ErasedText) -> int:
         columns = tuple(types)
         changed = 0
-        for row_address, *values in self._find(table, columns, text, "ctid"):
+        for row_address, *values in self._find(table, columns, _join(columns), text, "ctid"):
             changes: dict[str, Any] = {}
             for column, value in zip(columns, values, strict=True):
                 masked = text.mask(value)
@@ -300,18 +303,33 @@ class ErasedRecords:
         self._connection.execute(statement, {**values, "address": row_address})
 
     def _find(
-        self, table: str, columns: Sequence[str], text: ErasedText, key: str
+        self, table: str, columns: Sequence[str], searched: Composable, text: ErasedText, key: str
     ) -> Iterator[tuple[Any, ...]]:
-        """Records with a value in one of some columns: `key` (as text), and the columns."""
-        names = SQL(", ").join(map(Identifier, columns))
-        joined = SQL("concat_ws(E'\\n', {})").format(
-            SQL(", ").join(SQL("{}::text").format(Identifier(column)) for column in columns)
+        """Records with a value in what is searched: `key` (as text), and some columns.
+
+        Many patterns cost more than reading all records: PostgreSQL keeps 32 compiled ones.
+        """
+        names = map(Identifier, columns)
+        selected = SQL(", ").join([SQL("{}::text").format(Identifier(key)), *names])
+        statement = SQL("SELECT {} FROM {} t WHERE {} ~ %(pattern)s").format(
+            selected, Identifier(table), searched
         )
-        for pattern in text.patterns:
-            statement = SQL("SELECT {}::text, {} FROM {} WHERE {} ~ %(pattern)s").format(
-                Identifier(key), names, Identifier(table), joined
-            )
-            yield from self._connection.execute(statement, {"pattern": pattern}).fetchall()
+        if len(text.patterns) <= _MAX_PATTERNS:
+            for pattern in text.patterns:
+                yield from self._connection.execute(statement, {"pattern": pattern}).fetchall()
+            return
+        statement = SQL("SELECT {}, {} FROM {} t").format(selected, searched, Identifier(table))
+        with self._connection.transaction(), self._connection.cursor("records") as cursor:
+            cursor.itersize = _FETCHED_ROWS
+            for *values, searched_text in cursor.execute(statement):
+                if searched_text is not None and text.is_in(searched_text):
+                    yield tuple(values)
+
+
+def _join(columns: Sequence[str]) -> Composable:
+    """Columns as one text."""
+    texts = SQL(", ").join(SQL("{}::text").format(Identifier(column)) for column in columns)
+    return SQL("concat_ws(E'\\n', {})").format(texts)
 
 
 def _dump(value: Any) -> bytes:

@@ -33,7 +33,7 @@ LEFT JOIN alert_notes n ON n.alert_id = a.id WHERE a.id IS NULL OR j.eid IS NULL
 @pytest.mark.parametrize(
     "kills", [pytest.param(1, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.faults)]
 )
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_deleted_records_stay_accounted_for(kills: int) -> None:
     """In any state that a killed process leaves."""
     print(f"seed {SEED}")

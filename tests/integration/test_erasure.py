@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 import sql
 from archiver.chunks import Compaction
+from archiver.delta.derived_tables import open_or_create_table
 from archiver.executors import ExecutorIngest
 from archiver.ingest.engines import EngineMode, EnginePolicy
 from archiver.storage import ObjectFolder
@@ -26,11 +28,12 @@ from moirae.erasure import Eraser, ErasureCondition
 from moirae.erasure.processes import hold_erasure_lock
 from moirae.runtime import Role
 from moirae.runtime.database import connect_database, release_database
-from sql.archive import UnitGateway
+from sql.archive import DerivedChunkGateway, UnitGateway
 from sql.archive.erased_records import DELETED_TABLES, EXEMPT_TABLES, MASKED_TABLES
 from sql.processes import ProcessGateway
 from sql.workspace import purge, rewrite_tables
 from tests.backups import START, Filled, filled, make_backup, problems_of
+from tests.derived_chunks import replace_chunk
 from tests.inline_jobs import InlineJobs
 from tests.workspaces import create_database
 
@@ -234,6 +237,21 @@ def test_dead_letters_and_versions_of_relations_go(archive: Filled) -> None:
     row = erase(archive)
     assert row.effects["changed"]["dead_letters"] == 1
     assert row.effects["changed"]["relation_versions"] == 2
+    assert files_with(archive.settings.home) == []
+    assert problems_of(archive.settings) == []
+
+
+def test_derived_streams_are_computed_again(archive: Filled) -> None:
+    root = archive.writer.root
+    rows = pa.table({"ts": pa.array([START] * 2, pa.timestamp("us", "UTC")), "user": [SECRET, "x"]})
+    replace_chunk(open_or_create_table(root, "users", "v1", rows.schema), rows, 0)
+    chunks = DerivedChunkGateway(archive.connection)
+    chunks.begin_attempt("users", "v1", 0)
+    chunks.complete("users", "v1", 0, row_count=2, seconds=0.1)
+    assert [(row.stream, row.chunk) for row in chunks.list_readable()] == [("users", 0)]
+    row = erase(archive)
+    assert row.effects["changed"]["derived/v1/streams/users"] == 1
+    assert chunks.list_of_version("users", "v1") == []
     assert files_with(archive.settings.home) == []
     assert problems_of(archive.settings) == []
 

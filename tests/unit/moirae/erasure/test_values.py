@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 
@@ -64,6 +65,33 @@ def test_many_values_are_searched_by_several_patterns() -> None:
     assert len(values.patterns) > 1
     assert all(re.compile(pattern) for pattern in values.patterns)
     assert values.mask("value-499 and value-0") == "[erased] and [erased]"
+
+
+def test_overlapping_values_leave_nothing_of_each_other() -> None:
+    values = ErasedValues(["anna-berta", "berta-clara"])
+    assert values.mask("x anna-berta-clara y") == "x [erased] y"
+
+
+def test_values_of_texts_are_found_in_each_form() -> None:
+    values = ErasedValues(['say "hi"', "somebody", "bob"])
+    texts = [json.dumps({"a": 'say "hi"'}), "where user = 'bob'", "bobby"]
+    assert values.find_in(texts) == {'say "hi"', "bob"}
+
+
+def test_no_values_are_in_no_text() -> None:
+    assert not ErasedValues([]).search("text")
+    assert ErasedValues([]).mask("text") == "text"
+
+
+def test_ten_thousand_values_are_searched_in_one_pass() -> None:
+    """Of a text of 1 MB; one regular expression after the other took 13 s."""
+    values = ErasedValues([f"user-{number:05}@example.org" for number in range(10_000)])
+    text = "user-x@example.org asked " * 40_000
+    values.search(text)
+    began = time.thread_time()
+    assert not values.search(text)
+    assert values.mask(f"{text}user-09999@example.org") == f"{text}[erased]"
+    assert time.thread_time() - began < 2
 
 
 def test_leaves_are_texts_and_whole_numbers() -> None:
