@@ -67,6 +67,13 @@ class SchedulableTask:
         return self.is_background or self.has_answer
 
     @property
+    def begins_with_summaries(self) -> bool:
+        """Whether it waits for its first answer, and summaries answer a part of that."""
+        if self.is_answered or not self.summarised:
+            return False
+        return any(chunk in self.summarised for chunk in self.next_chunks(self.run_end(1)))
+
+    @property
     def pieces_left(self) -> int:
         """How many pieces the task has not read."""
         return len(self.pieces) - self.next
@@ -304,6 +311,11 @@ class _TurnPlanner:
         if next_id is None:
             return None
         task = tasks_by_id[next_id]
+        if not task.is_answered:
+            # A first answer of summaries takes a moment, and rows may take seconds.
+            cheap = [other.id for other in candidates if other.begins_with_summaries]
+            next_id = self.scheduler.next_task(cheap)
+            task = task if next_id is None else tasks_by_id[next_id]
         if task.is_background:
             # No user waits: read the newest piece first, so that older tasks can join on the way.
             background = [candidate for candidate in candidates if candidate.is_background]

@@ -70,6 +70,18 @@ def test_run_ends_before_a_piece_that_is_not_adjacent() -> None:
     assert task(1, next=2).run_end(9) == 4
 
 
+def test_first_answers_of_summaries_come_before_those_of_rows() -> None:
+    rows = task(1, has_answer=False)
+    summarised = task(2, has_answer=False, summarised={3, 1})
+    elsewhere = task(3, has_answer=False, summarised={17})
+    assert members(plan([rows, elsewhere, summarised])[0]) == [[2]]
+    assert members(plan([rows, elsewhere])[0]) == [[1]]
+    answered = task(4)
+    assert members(plan([answered, summarised])[0]) == [[4]], "shares are kept"
+    tried = replace(rows, tries=1)
+    assert members(plan([summarised, tried])[0]) == [[1]]
+
+
 def test_pieces_that_summaries_answer_are_not_counted() -> None:
     pieces = tuple(Piece(n, n, n + 1) for n in reversed(range(20)))
     summarised = set(range(20)) - {19, 18, 7}
