@@ -137,8 +137,8 @@ def _forms(value: str) -> Collection[str]:
 
 def _is_whole_word(text: str, start: int, end: int) -> bool:
     """Whether a place of a text has no letter, digit or underscore beside it."""
-    beside = text[start - 1 : start] if start else ""
-    return not _WORD_CHARACTERS.intersection(beside + text[end : end + 1])
+    character_before = text[start - 1 : start] if start else ""
+    return not _WORD_CHARACTERS.intersection(character_before + text[end : end + 1])
 
 
 def _alternative(form: str, is_word: bool) -> str:
