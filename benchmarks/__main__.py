@@ -79,6 +79,7 @@ _MODULES_BY_GOAL = {
     "NT2": "benchmarks.notifications",
     "NT3": "benchmarks.notification_storm",
     "S10": "benchmarks.fail_over",
+    "S11": "benchmarks.divided_corpus",
     "S1": "benchmarks.executors",
     "S1b": "benchmarks.executors",
     "S2": "benchmarks.executors",

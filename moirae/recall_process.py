@@ -29,6 +29,7 @@ from moirae.runtime import (
     watch_parent,
 )
 from moirae.runtime.storage import check_generation, open_storage, recalled_streams
+from recall.corpus_parts import NoParts
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
@@ -57,6 +58,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     role.metrics = config.metrics.registry
     config = replace(
         config,
+        name=role.name,
         start_spark_eagerly=needs_spark(settings, RuleRegistry(connection).desired_rules()),
         background=_build_history_builder(settings, config),
     )
@@ -118,7 +120,13 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
         RelationVersions(config.relations, frozenset(columns), columns),
         history=settings.archive_history.total_seconds(),
         engine=settings.recall.engine,
+        parts=None if settings.recall.corpus_memory is None else NoParts(),
     )
+
+
+def _corpus_memory_bytes(settings: Settings) -> int | None:
+    megabytes = settings.recall.corpus_memory
+    return None if megabytes is None else megabytes * _MIB
 
 
 def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
@@ -152,6 +160,8 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         wanted_summaries=WantedSummaries(
             settings, lambda: connect_database(settings, "recall summaries"), schemas
         ),
+        corpus_memory_bytes=_corpus_memory_bytes(settings),
+        name="recall",
         stage_rows=settings.limits.stage_rows,
     )
 

@@ -5,20 +5,23 @@ rows of the database that are not archived yet.
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
 import structlog
+from deltalake.exceptions import DeltaError
 
 import sql
 from archiver.chunks import locate
 from archiver.delta.sequenced_table import CONTEXTS, SequencedTable
+from archiver.errors import ArchiverError
 from archiver.ingest import Catalog
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import micros_column
+from recall.corpus_parts import CorpusKey, CorpusParts, PartHolder
 from recall.learned_models import LearnedModels
 from recall.ledger import Task, TaskSpec
 from recall.requests import Piece, SimilarQuestion
@@ -38,18 +41,6 @@ _INDEX_FOLDER = "indexes"
 _CLEANUP_INTERVAL = 3600.0  # seconds
 
 
-class CorpusKey(NamedTuple):
-    """The identity of a corpus: a version of a rule, and what is compared of its events.
-
-    `numeric`: columns compared as numbers, each with its bandwidth (None: by Silverman's rule).
-    """
-
-    rule: str
-    version: str
-    contexts: tuple[str, ...]
-    numeric: tuple[tuple[str, float | None], ...]
-
-
 def build_corpus_key(rule: str, version: str, question: SimilarQuestion) -> CorpusKey:
     """The corpus that a question compares with."""
     numeric = question.numeric if question.measure == TfIdfMeasure.name else {}
@@ -64,12 +55,16 @@ class Corpora:
     is deleted some days later.
     """
 
-    def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
+    def __init__(
+        self, connection: sql.Connection, root: StorageRoot, parts: CorpusParts | None = None
+    ) -> None:
+        """`parts`: decides what is held in memory; None: each corpus that is used, as a whole."""
         self._connection = connection
         self._contexts = ContextGateway(connection)
         self._learned_models = LearnedModels(connection)
         self._numbered_events = CorpusGateway(connection)
         self._root = root
+        self._parts = parts
         self._indexes: dict[CorpusKey, Index] = {}
         self._last_used: dict[CorpusKey, float] = {}
         self._saved_sizes: dict[CorpusKey, int] = {}
@@ -84,6 +79,24 @@ class Corpora:
         self._save_if_grown(index, key)
         self._evict_idle(key)
         return index
+
+    def hold_parts(self) -> None:
+        """Claim parts of the corpora that are in use, here or in other processes."""
+        assert isinstance(self._parts, PartHolder)
+        now = time.monotonic()
+        for key in self._parts.list_wanted():
+            if key in self._indexes:
+                continue
+            try:
+                self._updated_index(key)
+            except (ArchiverError, DeltaError, OSError) as error:  # tried again at the next time
+                _LOG.warning("corpus not read", action="corpus_not_read", error=str(error))
+            else:
+                self._last_used.setdefault(key, now)
+        for key, index in list(self._indexes.items()):
+            is_used = now - self._last_used.get(key, now) <= _IDLE_TIMEOUT
+            if not self._parts.hold(key, index, self._store(key), is_used):
+                self._evict(key)
 
     def saved_number(self, key: CorpusKey) -> int | None:
         """The sequence number of the last event in the saved index; None if none is saved."""
@@ -101,8 +114,17 @@ class Corpora:
         if index is None:
             index = self._open_index(key)
             self._indexes[key] = index
+            if self._parts is not None:
+                self._parts.hold(key, index, self._store(key), is_used=True)
         self._update(index, key)
         return index
+
+    def holders(self, task: TaskSpec) -> Mapping[int, int]:
+        """By chunk, the lease of the other process that holds its part of a task's corpus."""
+        if not isinstance(self._parts, PartHolder):
+            return {}
+        assert isinstance(task.question, SimilarQuestion)
+        return self._parts.holders(build_corpus_key(task.rule, task.version, task.question))
 
     def begin_comparison(self, task: Task) -> SimilarState:
         """Start or resume the comparison of a task's event with its corpus.
@@ -151,7 +173,7 @@ class Corpora:
 
     def _open_index(self, key: CorpusKey) -> Index:
         store = self._store(key)
-        index = store.load(dict(key.numeric))
+        index = store.load(dict(key.numeric), None if self._parts is None else ())
         if index is None:
             index = self._build_from_archive(key)
             self._saved_sizes[key] = 0
@@ -171,29 +193,36 @@ class Corpora:
             return index
         table = SequencedTable(self._root, CONTEXTS)
         self._updated_to[key] = table.last_number()
-        _add_events(index, self._read_archived_events(table, index, key))
+        if self._parts is not None:
+            index.hold((), self._store(key).open_stored)
+        for events in self._read_archived_events(table, index, key):
+            _add_events(index, events)
+            if self._parts is not None:
+                self._store(key).write_segments(index)
+                index.release_unheld()
         return index
 
     def _read_archived_events(
         self, table: SequencedTable, index: Index, key: CorpusKey
-    ) -> list[tuple[int, CorpusEvent]]:
-        """The archived events that the index does not have, each with its chunk."""
-        rows = table.read(key.rule, key.version)
-        columns = (
-            micros_column(rows, "ts").tolist(),
-            rows["chunk"].to_pylist(),
-            rows["eid"].to_pylist(),
-            rows["number"].to_pylist(),
-            rows["contexts"].to_pylist(),
-        )
-        events = []
-        for ts, chunk, eid, number, contexts in zip(*columns, strict=True):
-            if int(number) > index.last_sequence:
-                event = make_corpus_event(
-                    ts, eid, int(number), orjson.loads(contexts), key.contexts, index.numeric
-                )
-                events.append((chunk, event))
-        return events
+    ) -> Iterator[list[tuple[int, CorpusEvent]]]:
+        """The archived events that the index does not have, chunk by chunk, each with its chunk."""
+        after = index.last_sequence
+        for rows in table.read_chunks(key.rule, key.version):
+            columns = (
+                micros_column(rows, "ts").tolist(),
+                rows["chunk"].to_pylist(),
+                rows["eid"].to_pylist(),
+                rows["number"].to_pylist(),
+                rows["contexts"].to_pylist(),
+            )
+            events = []
+            for ts, chunk, eid, number, contexts in zip(*columns, strict=True):
+                if int(number) > after:
+                    event = make_corpus_event(
+                        ts, eid, int(number), orjson.loads(contexts), key.contexts, index.numeric
+                    )
+                    events.append((chunk, event))
+            yield events
 
     def _update(self, index: Index, key: CorpusKey) -> None:
         """Add the events that were settled since.
@@ -210,7 +239,9 @@ class Corpora:
         events: list[tuple[int, CorpusEvent]] = []
         archive_is_ahead = last_archived > self._updated_to.get(key, index.last_sequence)
         if archive_is_ahead:
-            events = self._read_archived_events(SequencedTable(self._root, CONTEXTS), index, key)
+            table = SequencedTable(self._root, CONTEXTS)
+            for archived_events in self._read_archived_events(table, index, key):
+                events += archived_events
         archived = {event.sequence for _, event in events}
         rows = [row for row in rows if row.number not in archived]
         if rows:
@@ -258,8 +289,7 @@ class Corpora:
         self._last_used[used_key] = now
         for key, last_used in list(self._last_used.items()):
             if now - last_used > _IDLE_TIMEOUT:
-                del self._indexes[key], self._last_used[key], self._saved_sizes[key]
-                self._updated_to.pop(key, None)
+                self._evict(key)
         if self._cleanup_timer.is_due(now):
             self._cleanup_timer.restart(now)
             for key in self._indexes:
@@ -267,6 +297,13 @@ class Corpora:
             IndexStore.remove_unused(
                 as_storage(self._root).work_folder / _INDEX_FOLDER, time.time()
             )
+
+    def _evict(self, key: CorpusKey) -> None:
+        """Drop an index from memory."""
+        del self._indexes[key], self._last_used[key], self._saved_sizes[key]
+        self._updated_to.pop(key, None)
+        if isinstance(self._parts, PartHolder):
+            self._parts.forget(key)
 
 
 def _add_events(index: Index, events: Sequence[tuple[int, CorpusEvent]]) -> None:

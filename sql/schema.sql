@@ -1242,6 +1242,50 @@ CREATE INDEX tasks_by_eid ON tasks (eid);
 CREATE INDEX tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
 CREATE INDEX tasks_by_rule ON tasks (rule, version);
 
+-- The leases whose sessions live.
+CREATE VIEW live_leases AS
+SELECT objid::bigint AS lease FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+    AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
+-- Parts of corpora: what a corpus has of a chunk. See `recall.corpus_parts`.
+CREATE TABLE corpus_parts (
+    -- Rule, version and what is compared, as JSON.
+    corpus      text NOT NULL,
+    chunk       bigint NOT NULL,
+    -- Memory that its holder needs for it.
+    bytes       bigint NOT NULL,
+    -- The recall process that holds it in memory, until when it must renew its lease, and its name.
+    lease       bigint,
+    lease_until timestamptz,
+    holder      text,
+    -- When a process last compared with the corpus.
+    used_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (corpus, chunk)
+);
+
+-- Comparisons of a task's event with parts that another process holds, and its partial answers.
+CREATE TABLE part_comparisons (
+    task         uuid NOT NULL,
+    -- Of the claim under which the task asks.
+    fence        bigint NOT NULL,
+    -- The lease of the process that is asked.
+    holder       bigint NOT NULL,
+    -- The spans of event time, in microseconds: (start, end).
+    spans        jsonb NOT NULL,
+    -- The corpus that is compared with: the highest number of its events, and how many are counted.
+    max_sequence bigint NOT NULL,
+    event_count  bigint NOT NULL,
+    asked_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The best events, and how many were compared; or why there is no answer.
+    answer       bytea,
+    compared     bigint,
+    error        text,
+    PRIMARY KEY (task, holder)
+);
+CREATE INDEX part_comparisons_open ON part_comparisons (holder, asked_at) WHERE answer IS NULL AND error IS NULL;
+
 -- The chunks of the pieces of a task, in the order of reading.
 CREATE OR REPLACE FUNCTION listed_chunks(pieces jsonb) RETURNS TABLE (chunk integer, place bigint) LANGUAGE sql IMMUTABLE AS $$
     SELECT r.chunk, row_number() OVER (ORDER BY p.place, r.number)

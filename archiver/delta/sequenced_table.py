@@ -7,7 +7,7 @@ a row that is written once costs least. Small files are merged when they add up.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -118,6 +118,15 @@ class SequencedTable:
         self._fetch(files)
         parts = [self.read_file(file, rule, version) for file in files]
         return pa.concat_tables(parts) if parts else self._schema.empty_table()
+
+    def read_chunks(self, rule: str, version: str) -> Iterator[pa.Table]:
+        """Refresh, and read the rows of a rule and version, chunk by chunk."""
+        self._log.refresh()
+        self._fetch(self.data_files())
+        for chunk_files in list(self._log.files_by_chunk.values()):
+            files = chunk_files.files_by_path.values()
+            if files:
+                yield pa.concat_tables([self.read_file(file, rule, version) for file in files])
 
     def _fetch(self, files: Sequence[DataFile]) -> None:
         self.storage.fetch([file.path for file in files])

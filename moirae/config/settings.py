@@ -150,6 +150,12 @@ class RecallSettings(ConfigModel):
         default=256,
         description="Megabytes of rows of present chunks that a recall process keeps in memory.",
     )
+    corpus_memory: PositiveInt | None = Field(
+        default=None,
+        description="Megabytes of past contexts that each recall process keeps in memory for "
+        "similarity recalls: processes divide larger corpora among them; null: each keeps the "
+        "corpora that it compares with, as a whole.",
+    )
     query_timeout: PositiveDuration = Field(
         default=timedelta(minutes=5),
         description="Time after which a history query is cancelled. The start of Spark does not "

@@ -47,6 +47,7 @@ from moirae.history.plan import (
 )
 from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
+from recall.corpus_parts import CorpusParts
 from recall.engines.routing import EngineSetting
 from recall.errors import LimitExceeded
 from sql.rules import LostVerdictGateway
@@ -73,10 +74,11 @@ class HistoryBuilder:
         relations: RelationVersions,
         history: float = 0.0,
         engine: EngineSetting = "auto",
+        parts: CorpusParts | None = None,
     ) -> None:
         """`history`: seconds that superseded versions of archived derived streams stay readable.
 
-        `engine`: the key `recall.engine` of the workspace.
+        `engine`: the key `recall.engine` of the workspace. `parts`: see `Corpora`.
         """
         self._planning = ViewStore(planning_connection)
         self._catalog = Catalog(planning_connection)
@@ -106,7 +108,7 @@ class HistoryBuilder:
             self._attempts,
             history,
         )
-        self._index_builder = IndexBuilder(planning_connection, execution_connection, root)
+        self._index_builder = IndexBuilder(planning_connection, execution_connection, root, parts)
         times = {schema.name: schema.time for schema in declared_streams}
         self._deployed = DeployedVersions(
             planning_connection, times, relations.names, read_altered_types(root, declared_streams)

@@ -10,7 +10,7 @@ from moirae.deployments import RuleRegistry
 from moirae.history.corpus_indexes import closed_until, corpora_of_rules
 from recall.corpora import Corpora
 from sql.rules import ViewGateway
-from sql.similarity import CorpusGateway
+from sql.similarity import CorpusGateway, PartGateway
 
 
 def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
@@ -36,9 +36,15 @@ def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
 
 
 def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[dict[str, Any]]:
-    """For each corpus of desired rules: events of closed chunks, and how many the index holds."""
+    """For each corpus of desired rules: events of closed chunks, how many the index holds, and
+    its parts by the recall process that holds them in memory.
+    """
     end = closed_until(Catalog(connection).chunks())
     gateway = CorpusGateway(connection)
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in PartGateway(connection).list_held():
+        held = {"holder": row.holder, "parts": row.parts, "bytes": row.bytes}
+        parts.setdefault(row.corpus, []).append(held)
     progress: list[dict[str, Any]] = []
     for key in corpora_of_rules(RuleRegistry(connection).rules_with_recalls()):
         counts = gateway.count_indexed(
@@ -53,6 +59,7 @@ def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[d
                 "contexts": key.contexts,
                 "events": counts.events,
                 "written": counts.indexed,
+                "parts": parts.get(key.to_json(), []),
             }
         )
     return progress

@@ -15,7 +15,7 @@ from moirae.history.corpus_indexes import corpora_of_rules
 from moirae.history.derived_streams import DerivedStreamVersion, select_archived_streams
 from moirae.history.plan import event_overlap
 from moirae.rules import ALERTS, Definition
-from recall.corpora import CorpusKey
+from recall.corpus_parts import CorpusKey
 from recall.query import Unsupported
 from sql.rules import DeploymentGateway, RuleGateway
 

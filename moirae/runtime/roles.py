@@ -90,6 +90,11 @@ class Role:
             f"{max_processes} {role} processes of this workspace are running, the maximum"
         )
 
+    @property
+    def name(self) -> str:
+        """The role, such as `recall 2`."""
+        return self._role
+
     def fence(self) -> None:
         """Raise `RoleLost` where another process has the role.
 

@@ -189,6 +189,11 @@ class Ledger:
         """Whether interactive tasks without any answer are waiting."""
         return self._tasks.has_unanswered()
 
+    def find_claimed(self, task: UUID, fence: int) -> Task | None:
+        """A task that a process has claimed; None: the claim has ended, or it cannot be parsed."""
+        row = self._tasks.get_claimed(task, fence)
+        return None if row is None else next(_parse_tasks([row], lambda *_: None), None)
+
     def defer(self, tasks: Iterable[UUID]) -> None:
         """Put claimed tasks back into the queue, for any process."""
         self._tasks.defer(list(tasks), self._lease)

@@ -4,7 +4,7 @@ Two folders have front doors of their own: `recall.similarity.measures` scores t
 `recall.similarity.segments` holds and searches the events of an index.
 """
 
-from recall.similarity.answer import SimilarState, compare
+from recall.similarity.answer import DividedPieces, PartialAnswer, SimilarState, compare
 from recall.similarity.comparison import EventForecast, EventScorer, ScoredRows
 from recall.similarity.compilation import compiled
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
@@ -15,11 +15,13 @@ from recall.similarity.warm_up import compile_kernels
 
 __all__ = [
     "CorpusEvent",
+    "DividedPieces",
     "EventKey",
     "EventForecast",
     "EventScorer",
     "Index",
     "IndexStore",
+    "PartialAnswer",
     "ScoredRows",
     "SimilarState",
     "TopK",

@@ -1,8 +1,9 @@
 """The state of one similarity recall, which can be stored between pieces and resumed. No I/O."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,18 @@ class SimilarState:
             state["candidates"] = self.comparison.candidates.to_json()
         return orjson.dumps(state)
 
+    def merge(self, partial: bytes) -> bool:
+        """Add the best hits of other pieces: the result of `dump` of a comparison with these alone.
+
+        Both must have the same counts. Returns whether the best hits have changed.
+        """
+        stored = orjson.loads(partial)
+        if self.comparison.candidates is not None:
+            self.comparison.candidates.merge(stored["candidates"])
+            return self.comparison.candidates.update_top(self.top)
+        events = [(ts, eid) for ts, eid, _ in stored["hits"]]
+        return self.top.add_hits(events, np.array([hit[2] for hit in stored["hits"]]))
+
     def skip_pieces(self, pieces: int) -> None:
         """Record that the first pieces need no comparison: no event in them can be a hit."""
         if pieces:
@@ -193,21 +206,58 @@ def _score_shares(
     return sorted(positive, key=lambda pair: (-pair[1], pair[0]))
 
 
+@dataclass(frozen=True)
+class PartialAnswer:
+    """What a comparison with the events of some pieces has found.
+
+    `state`: as `SimilarState.dump` returns it. `compared`: the number of compared events.
+    """
+
+    state: bytes
+    compared: int
+
+
+@dataclass(frozen=True)
+class DividedPieces:
+    """Pieces of which some are compared elsewhere. `spans`: the others; adjacent ones are one.
+
+    `max_sequence`: the highest sequence number of the compared events, there and here.
+    """
+
+    spans: Sequence[TimeRange]
+    max_sequence: int
+    answers: Sequence[PartialAnswer]
+
+
 def compare(
-    index: Index, states: Sequence[SimilarState], runs: Sequence[Sequence[TimeRange]]
+    index: Index,
+    states: Sequence[SimilarState],
+    runs: Sequence[Sequence[TimeRange]],
+    divided: Mapping[int, DividedPieces] = MappingProxyType({}),
 ) -> list[tuple[int, bool]]:
     """Compare each event with the events of its pieces of history, which are adjacent in time.
 
-    Events that entered the corpus after E and C_k were pinned are candidates too. Returns for
+    Events that entered the corpus after E and C_k were pinned are candidates too. `divided`: by
+    the position of a state, of those some of whose pieces are compared elsewhere. Returns for
     each state the number of compared events and whether its best hits have changed.
     """
-    compared, spans = [], []
-    for state, pieces in zip(states, runs, strict=True):
-        if pieces:
-            state.record_pieces(
-                len(pieces), max(index.last_sequence, state.comparison.event.sequence)
-            )
-            compared.append(state.comparison)
-            spans.append(reduce(TimeRange.enclose, pieces))
-    results = iter(index.score(compared, spans))
-    return [next(results) if pieces else (0, False) for pieces in runs]
+    results = []
+    for position, (state, pieces) in enumerate(zip(states, runs, strict=True)):
+        if not pieces:
+            results.append((0, False))
+            continue
+        parts = divided.get(position)
+        if parts is None:
+            sequence = max(index.last_sequence, state.comparison.event.sequence)
+            parts = DividedPieces([reduce(TimeRange.enclose, pieces)], sequence, [])
+        state.record_pieces(len(pieces), parts.max_sequence)
+        compared, changed = 0, False
+        for answer in parts.answers:
+            compared += answer.compared
+            changed |= state.merge(answer.state)
+        for span in parts.spans:
+            count, has_changed = index.score([state.comparison], [span])[0]
+            compared += count
+            changed |= has_changed
+        results.append((compared, changed))
+    return results

@@ -83,6 +83,7 @@ class CandidateSearch(SegmentedCorpus):
                 self._add_best_by_scores(comparison, query, ranges)
             if estimated.others_bound > candidates.min_estimate:
                 self._add_rows(comparison, self._search_estimates(comparison, query, ranges))
+        self.release_unheld()
         compared = sum(last - first for _, first, last, _ in ranges)
         return compared, candidates.update_top(comparison.top)
 
@@ -139,6 +140,7 @@ class CandidateSearch(SegmentedCorpus):
                 least=(limit, estimate_limit),
                 buffers=self._search_buffers,
             )
+            self.release(segment)
             others_bound = max(others_bound, bounded.others_bound)
             estimated_by_segment[segment] = estimated
             if len(estimated.rows):
@@ -165,6 +167,7 @@ class CandidateSearch(SegmentedCorpus):
         rows = {}
         for segment, first, last, known_rows in ranges:
             if len(known_rows.rows):
+                self._refresh_segment_bounds(segment, self._log_event_count)
                 _, estimated = segment.search_bounds(
                     query,
                     known_rows,
@@ -175,6 +178,7 @@ class CandidateSearch(SegmentedCorpus):
                     buffers=self._search_buffers,
                 )
                 rows[segment] = estimated.rows
+                self.release(segment)
         return rows
 
     def _add_best_by_scores(
@@ -210,7 +214,7 @@ class CandidateSearch(SegmentedCorpus):
         """
         if query is not None:
             self._refresh_segment_bounds(segment, self._log_event_count)
-            return segment.search(
+            found = segment.search(
                 query,
                 comparison.pinned_counts,
                 max_sequence=comparison.max_sequence,
@@ -219,6 +223,8 @@ class CandidateSearch(SegmentedCorpus):
                 min_score=min_score,
                 buffers=self._search_buffers,
             )
+            self.release(segment)
+            return found
         first, last = rows
         context = self._encode(comparison)
         scores = MEASURES["tfidf"].score_rows(
@@ -271,8 +277,9 @@ class CandidateSearch(SegmentedCorpus):
             offsets = self._find_known_rows(comparison, segment).offsets
             bound = math.inf
             if query is not None:
-                self._refresh_segment_bounds(segment, self._log_event_count)
-                bound = segment.score_bound(query, known_norms=True)
+                if not segment.is_released:
+                    self._refresh_segment_bounds(segment, self._log_event_count)
+                bound = segment.score_bound(query, known_norms=not segment.is_released)
             return bound, bound + float(offsets.max(initial=-math.inf)) + _ESTIMATE_SLACK
 
         return compute

@@ -104,6 +104,11 @@ class Candidates:
         """Add events by their estimates, of which the best are kept."""
         self._estimated = self._estimated.merge(rows, ESTIMATED_COUNT)
 
+    def merge(self, stored: Mapping[str, Any]) -> None:
+        """Add the candidates of other events, as `to_json` returned them."""
+        self.add_best(CandidateRows.from_json(stored["best"]))
+        self.add_estimated(CandidateRows.from_json(stored["estimated"]))
+
     def update_top(self, top: TopK[EventKey]) -> bool:
         """Rank all candidates. Returns whether the hits have changed."""
         score_by_key: dict[EventKey, float] = {}

@@ -71,6 +71,7 @@ class Index(CandidateSearch):
             if bound > 0 and bound >= comparison.top.min_score * TIE_FACTOR:
                 segment = self.spans.segments[position]
                 changed |= self._score_rows(comparison, query, segment, first, last)
+                self.release(segment)
         return compared, changed
 
     def _score_rows(
@@ -219,9 +220,9 @@ class Index(CandidateSearch):
         self, segment: Segment, comparison: Comparison, query: SearchQuery | None
     ) -> float:
         if query is not None:
-            if not query.is_set:
+            if not query.is_set and not segment.is_released:
                 self._refresh_segment_bounds(segment, self._log_event_count)
-            return segment.score_bound(query, known_norms=True)
+            return segment.score_bound(query, known_norms=not segment.is_released)
         context = self._encode(comparison)
         if isinstance(comparison.measure, TfIdfMeasure):
             return self._score_bound_without_norms(segment, comparison, context)

@@ -6,7 +6,7 @@ times. E and C_k are counted over the whole corpus. No I/O.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from recall.similarity.segments import (
     PinnedCounts,
     SearchBuffers,
     Segment,
+    StoredArrays,
     merge_segments,
 )
 from recall.similarity.spans import SegmentSpans
@@ -48,6 +49,9 @@ class SegmentedCorpus:
         self._counts_shared = False
         self._journal = Journal()
         self._search_buffers = SearchBuffers()
+        # The chunks whose segments stay in memory; None: all.
+        self._held_chunks: Collection[int] | None = None
+        self._open_stored: Callable[[Segment], StoredArrays | None] = lambda segment: None
 
     def __len__(self) -> int:
         return self._event_count
@@ -66,8 +70,8 @@ class SegmentedCorpus:
         self._make_counts_writable()
         self._document_frequencies[segment.term_ids] += segment.document_frequencies()
         if self._journal.is_full:
+            self.refresh_bounds()
             for existing in self.segments:
-                self._refresh_segment_bounds(existing, self._log_event_count)
                 existing.journal_position = 0
             self._journal.clear()
         self._journal.record(segment.term_ids)
@@ -115,6 +119,40 @@ class SegmentedCorpus:
             self.segments.remove(smallest)
             self.segments.remove(second)
             self.segments.append(merged)
+
+    # Memory
+
+    def hold(
+        self, chunks: Collection[int] | None, open_stored: Callable[[Segment], StoredArrays | None]
+    ) -> None:
+        """Hold the segments of some chunks in memory (None: all), and release the others.
+
+        Released segments are read from their files when they are needed, and then released again:
+        answers stay the same. `open_stored`: maps the file of a segment; None: it has none.
+        """
+        self._held_chunks, self._open_stored = chunks, open_stored
+        self.release_unheld()
+
+    def release_unheld(self) -> None:
+        """Give back the memory of all segments that are not held."""
+        if self._held_chunks is not None:
+            for segment in self.segments:
+                self.release(segment)
+
+    def release(self, segment: Segment) -> None:
+        """Give back the memory of a segment, unless it is held or not stored."""
+        if self._held_chunks is None or segment.chunk in self._held_chunks:
+            return
+        stored = segment.stored or self._open_stored(segment)
+        if stored is not None:
+            segment.release(stored)
+
+    def chunk_bytes(self) -> dict[int, int]:
+        """By chunk, the bytes of its segments in memory if they are held."""
+        sizes: dict[int, int] = {}
+        for segment in self.segments:
+            sizes[segment.chunk] = sizes.get(segment.chunk, 0) + segment.memory_bytes
+        return sizes
 
     # E and C_k
 
@@ -220,14 +258,17 @@ class SegmentedCorpus:
     # Bounds of segments
 
     def refresh_bounds(self) -> None:
-        """Bring the bounds of all segments up to date with E and C_k."""
+        """Bring the bounds of all segments in memory up to date with E and C_k."""
         log_event_count = self._log_event_count
         for segment in self.segments:
-            self._refresh_segment_bounds(segment, log_event_count)
+            if not segment.is_released:
+                self._refresh_segment_bounds(segment, log_event_count)
 
     def _refresh_segment_bounds(self, segment: Segment, log_event_count: float) -> None:
         if segment.has_stale_bounds(log_event_count):
             segment.rebuild_bounds(log_event_count, self._document_frequencies)
+        elif segment.is_released:
+            segment.restore_bounds(self._document_frequencies)
         elif segment.journal_position < len(self._journal):
             terms, logs = self._journal.since(segment.journal_position, self._document_frequencies)
             segment.update_bounds(terms, logs)

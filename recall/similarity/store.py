@@ -6,15 +6,18 @@ that make up the corpus up to a sequence number, with their sizes and checksums,
 atomically. An index that is missing, damaged or of another format is rebuilt from the archive.
 """
 
+import ctypes
 import hashlib
+import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -22,7 +25,7 @@ import orjson
 import pyarrow as pa
 
 from recall.similarity.index import Index
-from recall.similarity.segments import ARRAYS, BOUNDS, Segment, SegmentFile
+from recall.similarity.segments import ARRAYS, BOUNDS, Segment, SegmentFile, StoredArrays
 
 _FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -31,6 +34,7 @@ _UNREFERENCED_TIMEOUT = 3600.0  # seconds
 # Age of the last use after which an index is removed. It is rebuilt if it is needed again.
 _UNUSED_TIMEOUT = 7 * 86_400.0  # seconds
 _CHECKSUM_BLOCK = 1 << 20  # bytes
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -48,21 +52,37 @@ class IndexStore:
         name = hashlib.blake2b(orjson.dumps([rule, version, settings]), digest_size=12).hexdigest()
         return cls(root / name)
 
-    def load(self, numeric: Mapping[str, float | None] | None = None) -> Index | None:
+    def load(
+        self,
+        numeric: Mapping[str, float | None] | None = None,
+        held_chunks: Collection[int] | None = None,
+    ) -> Index | None:
         """The index as last saved; None if it is missing, damaged or of another format.
 
-        `numeric`: see `Index`.
+        `numeric`: see `Index`. `held_chunks`: see `Index.hold`.
         """
         try:
             manifest = self._read_manifest()
             if manifest is None:
                 return None
             index = Index(numeric)
+            index.hold(held_chunks, self.open_stored)
             for name, size, checksum in manifest["segments"]:
-                index.add_segment(_read_segment(self.path / name, size, checksum, index))
+                segment = _read_segment(self.path / name, size, checksum, index)
+                index.add_segment(segment)
+                index.release(segment)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             return None
         return index
+
+    def open_stored(self, segment: Segment) -> StoredArrays | None:
+        """Map the file of a segment; None: it has none, or its file is gone or damaged."""
+        if segment.file is None:
+            return None
+        try:
+            return _map_file(self.path, segment.file).stored
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            return None
 
     def last_sequence(self) -> int | None:
         """The sequence number of the newest saved event; None: there is no readable manifest."""
@@ -93,13 +113,7 @@ class IndexStore:
 
         `complete_sequence`: see the method of that name. `now`: seconds since the epoch.
         """
-        index.refresh_bounds()
-        self.path.mkdir(parents=True, exist_ok=True)
-        files = []
-        for segment in index.segments:
-            if segment.file is None or not (self.path / segment.file.name).exists():
-                segment.file = _write_segment(self.path, segment, index)
-            files.append(segment.file)
+        files = self.write_segments(index)
         manifest = {
             "format": _FORMAT_VERSION,
             "number": index.last_sequence,
@@ -113,6 +127,21 @@ class IndexStore:
                 age = now - path.stat().st_mtime
                 if path.name not in referenced and age > _UNREFERENCED_TIMEOUT:
                     path.unlink()
+
+    def write_segments(self, index: Index) -> list[SegmentFile]:
+        """Write new segments with current bounds; returns the files of all segments.
+
+        Without a manifest that names them, they are no part of the stored index.
+        """
+        index.refresh_bounds()
+        self.path.mkdir(parents=True, exist_ok=True)
+        files = []
+        for segment in index.segments:
+            if segment.file is None or not (self.path / segment.file.name).exists():
+                segment.file = _write_segment(self.path, segment, index)
+                segment.stored = None
+            files.append(segment.file)
+        return files
 
     def touch(self, now: float) -> None:
         """Record that the index is in use. `now`: seconds since the epoch."""
@@ -167,21 +196,47 @@ def _single_row_list(values: pa.Array) -> pa.Array:
 
 def _read_segment(path: Path, size: int, checksum: int, index: Index) -> Segment:
     """Read a segment through a memory map. Raises `ValueError` if the file is damaged."""
-    source = pa.memory_map(str(path))
+    file = SegmentFile(path.name, size, checksum)
+    mapped = _map_file(path.parent, file, verify=True)
+    term_ids = index.vocabulary.encode_terms(mapped.words.to_pylist())
+    stored = mapped.stored
+    segment = Segment(mapped.chunk, stored.arrays, term_ids, stored.log_event_count)
+    segment.file = file
+    segment.stored = stored
+    return segment
+
+
+class _MappedFile(NamedTuple):
+    """A file of a segment. `words`: its terms, in their order."""
+
+    data: pa.Buffer
+    chunk: int
+    words: pa.Array
+    stored: StoredArrays
+
+
+def _map_file(folder: Path, file: SegmentFile, verify: bool = False) -> _MappedFile:
+    """`verify`: read all of it and compare its checksum. Raises `ValueError` if it is damaged."""
+    source = pa.memory_map(str(folder / file.name))
     data = source.read_buffer()
-    if data.size != size or _compute_checksum(data) != checksum:
-        raise ValueError(f"{path}: size or checksum differs from the manifest")
+    if data.size != file.size or (verify and _compute_checksum(data) != file.checksum):
+        raise ValueError(f"{folder / file.name}: size or checksum differs from the manifest")
     batch = pa.ipc.open_file(source).get_batch(0)
     description: Mapping[str, Any] = orjson.loads(batch.schema.metadata[b"segment"])
-    term_ids = index.vocabulary.encode_terms(batch.column("words").values.to_pylist())
     arrays = {}
     for name in batch.schema.names:
         if name != "words":
             arrays[name] = batch.column(name).values.to_numpy(zero_copy_only=True)
     arrays["eids"] = arrays["eids"].view(f"S{description['width']}")
-    segment = Segment(description["chunk"], arrays, term_ids, description["level"])
-    segment.file = SegmentFile(path.name, size, checksum)
-    return segment
+    stored = StoredArrays(arrays, description["level"], partial(_drop_pages, data))
+    return _MappedFile(data, description["chunk"], batch.column("words").values, stored)
+
+
+def _drop_pages(data: pa.Buffer) -> None:
+    """Give back the memory of the pages of a mapped file; they are read again when needed."""
+    first = data.address // mmap.PAGESIZE * mmap.PAGESIZE
+    size = data.address + data.size - first
+    _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 def _compute_checksum(data: pa.Buffer) -> int:

@@ -10,25 +10,29 @@ from recall.ledger import Revision, Task, TurnResult
 from recall.requests import SimilarQuestion, compute_coverage, relate_to_request
 from recall.scheduling import TurnStatistics, rank_pieces, share_query
 from recall.similarity import (
+    DividedPieces,
     EventKey,
     Index,
     SimilarState,
     compare,
 )
 from recall.worker.active_tasks import ActiveTasks, TurnTask
+from recall.worker.part_comparisons import PartComparisons
 
 
 @dataclass(frozen=True)
 class ComparisonTurn:
     """A turn of some tasks of one question whose comparisons are in memory.
 
-    `states` and `previous_hits`: by task, the latter before the turn. `incomplete`, `abandoned`:
-    chunks of the corpus, see `ComparisonRunner`. `began_at`: by the monotonic clock, in seconds.
+    `states` and `previous_hits`: by task, the latter before the turn. `divided`: by the position of
+    a task, what other processes have compared for it. `incomplete`, `abandoned`: chunks of the
+    corpus, see `ComparisonRunner`. `began_at`: by the monotonic clock, in seconds.
     """
 
     turns: list[TurnTask]
     states: list[SimilarState]
     previous_hits: list[set[EventKey]]
+    divided: dict[int, DividedPieces]
     index: Index
     incomplete: Collection[int]
     abandoned: Collection[int]
@@ -46,13 +50,15 @@ class ComparisonRunner:
         pin_pieces: Callable[[Task], Task],
         incomplete_chunks: Callable[[Task], Collection[int]],
         abandoned_chunks: Callable[[Task], Collection[int]],
+        parts: PartComparisons | None = None,
     ) -> None:
         """All callables take a task; the latter two return chunks of the corpus of its rule.
 
         `pin_pieces`: stores what a task reads, before it reads any. `incomplete_chunks`: whose
         events have not all been found yet. `abandoned_chunks`: those of them that will never be
-        complete.
+        complete. `parts`: asks other processes; None: all is compared here.
         """
+        self._parts = parts
         self._corpora = corpora
         self._active_tasks = active_tasks
         self._pin_pieces = pin_pieces
@@ -64,7 +70,8 @@ class ComparisonRunner:
     def begin(self, turns: Sequence[TurnTask]) -> ComparisonTurn:
         """Load what a turn of some tasks of one question needs.
 
-        The first turn of a task pins what it reads: the turn may be of other pieces than planned.
+        Tasks that wait for what other processes compare have no part in it. The first turn of a
+        task pins what it reads: the turn may be of other pieces than planned.
         """
         began_at = time.monotonic()
         task = turns[0].active_task.task
@@ -74,18 +81,27 @@ class ComparisonRunner:
         abandoned = self._abandoned_chunks(task)
         index = self._corpora.load_index(task.spec.rule, task.spec.version, task.spec.question)
         pinned_turns = []
-        states = []
+        states: list[SimilarState] = []
+        divided: dict[int, DividedPieces] = {}
         for turn in turns:
             state = self._find_state(turn, index)
             if state is None:
                 turn, state = self._begin_task(turn, index, incomplete)
                 self._states[turn.spec.id] = turn.spec.fence, state
+            if self._parts is not None:
+                begun = self._parts.begin(turn, state)
+                if begun is None:
+                    continue
+                turn, pieces = begun
+                if pieces is not None:
+                    divided[len(states)] = pieces
             pinned_turns.append(turn)
             states.append(state)
         return ComparisonTurn(
             turns=pinned_turns,
             states=states,
             previous_hits=[{hit.event for hit in state.top.hits} for state in states],
+            divided=divided,
             index=index,
             incomplete=incomplete,
             abandoned=abandoned,
@@ -145,7 +161,7 @@ class ComparisonRunner:
         """Compare in one pass over the corpus."""
         turns, states = comparison.turns, comparison.states
         runs = [[piece.range for piece in turn.pieces] for turn in turns]
-        compared = compare(comparison.index, states, runs)
+        compared = compare(comparison.index, states, runs, comparison.divided)
         query_seconds = time.monotonic() - comparison.began_at
         new_hits = []
         for state, previous_hits in zip(states, comparison.previous_hits, strict=True):
@@ -161,12 +177,15 @@ class ComparisonRunner:
             has_improved = turn.active_task.has_improved or compared[number][1]
             result = _build_result(comparison, number, statistics[number], has_improved)
             results.append(result)
+        comparison.index.release_unheld()
         return results
 
     def forget(self, turns: Sequence[TurnTask]) -> None:
         """Resume comparisons from what is stored: some may have gone on further than others."""
         for turn in turns:
             self._states.pop(turn.spec.id, None)
+            if self._parts is not None:
+                self._parts.forget(turn.spec.id)
 
     def forget_inactive(self) -> None:
         """Release the memory of tasks that are not active any more."""

@@ -178,6 +178,8 @@ class Dispatcher:
         try:
             comparison = self._comparisons.begin(turns)
             turns = comparison.turns
+            if not turns:  # all wait for what other processes compare
+                return []
             results = self._comparisons.compare(comparison)
         except sql.DatabaseError:
             raise

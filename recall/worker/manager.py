@@ -17,6 +17,7 @@ from uuid import UUID
 import sql
 from archiver.periodic import Periodic, Schedule
 from recall.corpora import Corpora
+from recall.corpus_parts import PartHolder
 from recall.engines.routing import EngineRouter
 from recall.ledger import LEASE_DURATION, Ledger
 from recall.ledger.commands import CommandExecutor
@@ -30,6 +31,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.live_rows import LiveEngines, LiveRowReader
 from recall.worker.load import LoadMonitor
 from recall.worker.metrics import RecallMetrics
+from recall.worker.part_comparisons import PartComparisons
 from recall.worker.piece_ranking import PieceRanking
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers
@@ -53,6 +55,8 @@ _STALLED_INTERVAL = 5.0  # seconds
 # Between two times at which the figures of recalls are stored.
 _FLOWS_INTERVAL = 1.0  # seconds
 _LOAD_INTERVAL = 2.0  # seconds
+# Between two times at which parts of corpora are claimed.
+_PARTS_INTERVAL = 2.0  # seconds
 _HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
 
@@ -80,6 +84,8 @@ class ManagerConfig:
     """Summaries of chunks that answer recalls; None: there are none."""
     only_task: UUID | None = None
     """The only task to work on; None: all tasks."""
+    parts: PartHolder | None = None
+    """Claims parts of corpora; None: each corpus that is used is in memory as a whole."""
 
 
 class RecallManager:
@@ -124,12 +130,23 @@ class RecallManager:
         self._preparation = HistoryPreparation(
             self._active_tasks, self._recorder, self._workers, config.background
         )
+        self._corpora = corpora
+        self._parts: PartComparisons | None = None
+        if config.parts is not None:
+            self._parts = PartComparisons(
+                connection,
+                ledger,
+                lease=config.parts.lease,
+                corpora=corpora,
+                active_tasks=self._active_tasks,
+            )
         comparisons = ComparisonRunner(
             corpora,
             self._active_tasks,
             pin_pieces=self._recorder.pin_pieces,
             incomplete_chunks=self._preparation.incomplete_chunks,
             abandoned_chunks=self._preparation.abandoned_chunks,
+            parts=self._parts,
         )
         self._dispatcher = Dispatcher(
             connection,
@@ -150,6 +167,14 @@ class RecallManager:
             ]
         )
         self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
+        self._part_tasks = Schedule([])
+        if config.parts is not None:
+            self._part_tasks = Schedule(
+                [
+                    Periodic("renew parts", _HEARTBEAT_INTERVAL, config.parts.renew),
+                    Periodic("hold parts", _PARTS_INTERVAL, corpora.hold_parts),
+                ]
+            )
         self._load_tasks = Schedule([])
         if config.min_queries is not None:
             monitor = LoadMonitor(connection, config.min_queries, len(config.engines))
@@ -169,6 +194,8 @@ class RecallManager:
                 self._wait_for_signal(stop)
         self.shut_down()
         self._ledger.release_all()
+        if self._config.parts is not None:
+            self._config.parts.release_all()
 
     def wait_for_query(self) -> bool:
         """Wait briefly for a running query to end; returns whether any is running.
@@ -176,6 +203,7 @@ class RecallManager:
         New tasks and commands end the wait as well.
         """
         is_running = bool(self._running_jobs())
+        is_running |= self._parts is not None and self._parts.is_waiting
         if is_running:
             self._signals.wait(_BUSY_INTERVAL)
         return is_running
@@ -206,6 +234,10 @@ class RecallManager:
         self._dispatcher.collect_finished()
         self._preparation.collect_finished()
         self._lease_tasks.run_due()
+        self._part_tasks.run_due()
+        if self._parts is not None:
+            self._parts.answer_requests()
+            self._parts.collect()
         if self._commands.execute_pending():
             self._sync()
             self._config.on_answers()

@@ -28,6 +28,7 @@ from archiver.storage import StorageRoot
 from archiver.threads import start_daemon, start_thread
 from archiver.times import duration_to_micros
 from recall.corpora import Corpora
+from recall.corpus_parts import PartHolder
 from recall.engines import LocalEngine, SparkEngine, WideScanEngine
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.engines.routing import (
@@ -108,6 +109,10 @@ class RecallConfig:
     """Wall-clock time after which an event without progress ends."""
     wanted_summaries: WantedShapes
     """Returns the summaries that rules and streams want; see `SummaryBuilder`."""
+    corpus_memory_bytes: int | None
+    """How much of corpora is in memory; None: each corpus that is used, as a whole."""
+    name: str
+    """The name of the process, for operators."""
     stage_rows: int
     """Rows of the inputs of a stage for one event beyond which it fails."""
 
@@ -148,10 +153,16 @@ def run_worker(
         history=config.archive_history.total_seconds(),
     )
     summarising = start_daemon(lambda: builder.run(stop), "summaries")
+    lease = Ledger.acquire_lease(connection)
+    parts: PartHolder | None = None
+    if config.corpus_memory_bytes is not None:
+        parts = PartHolder(
+            connection, lease=lease, max_bytes=config.corpus_memory_bytes, name=config.name
+        )
     manager = RecallManager(
         connection,
-        Ledger(connection, Ledger.acquire_lease(connection), config.policy),
-        Corpora(connection, config.root),
+        Ledger(connection, lease, config.policy),
+        Corpora(connection, config.root, parts),
         key_counts=KeyCounts(Reader(config.root, config.schemas)),
         config=ManagerConfig(
             engines=engines,
@@ -161,6 +172,7 @@ def run_worker(
             metrics=config.metrics,
             event_timeout=config.event_timeout,
             on_answers=runner.wake,
+            parts=parts,
             live_engines=_create_live_engines(config, sessions),
             summaries=summaries,
         ),

@@ -97,6 +97,7 @@ EXEMPT_TABLES: dict[str, str] = {
     "calibrations": "numbers; those of rules with erased events are deleted",
     "changes": "IDs",
     "chunks": "states",
+    "corpus_parts": "declared names",
     "dead_letters": "deleted by their bytes, and counted",
     "erased_events": "the erasure itself",
     "erased_rows": "keyed hashes",
@@ -114,6 +115,7 @@ EXEMPT_TABLES: dict[str, str] = {
     "lost_records": "names of topics",
     "notification_alerts": "IDs",
     "notify_held": "IDs",
+    "part_comparisons": "deleted when open recalls begin again",
     "partitions": "numbers",
     "preparations": "names of tasks",
     "pushes": "idempotency keys and digests",
@@ -222,6 +224,7 @@ class ErasedRecords:
 
     def restart_recalls(self) -> int:
         """Have open recalls begin again: what they have computed so far may hold erased rows."""
+        self._connection.execute(SQL("DELETE FROM part_comparisons"))
         statement = SQL("""
             UPDATE tasks SET held = NULL, pieces = NULL, piece_count = NULL, corpus = NULL,
                 model = NULL, next = 0, failed = 0, skipped = 0, seen = '[]',

@@ -72,6 +72,12 @@ WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting'
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
     held AS partial_answer, revision, tries, timeouts, put_offs, error, rows, results, seconds, fence, created_at, live_appends
 
+-- get_claimed --
+-- A task as long as it runs under a claim.
+SELECT id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
+    held AS partial_answer, revision, tries, timeouts, put_offs, error, rows, results, seconds, fence, created_at, live_appends
+FROM tasks WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
 UPDATE tasks SET state = 'failed', error = %(error)s, held = NULL, ended_at = clock_timestamp()

@@ -308,6 +308,10 @@ class TaskGateway(Gateway):
         """Claim a task if it is waiting; returns no row if it is not."""
         return self._records(TaskRow, "claim_task", lease=lease, duration=duration, id=id)
 
+    def get_claimed(self, id: UUID, fence: int) -> TaskRow | None:
+        """A task that runs under a claim, of any process; None: it does not any more."""
+        return self._record(TaskRow, "get_claimed", id=id, fence=fence)
+
     def defer(self, ids: Collection[UUID], lease: int) -> None:
         """Put claimed tasks back into the queue, for any process."""
         self._execute("defer", ids=list(ids), lease=lease)

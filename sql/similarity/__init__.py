@@ -10,6 +10,14 @@ from sql.similarity.forecasts import (
 )
 from sql.similarity.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
 from sql.similarity.learned_models import LearnedModelGateway, LearnedModelRow
+from sql.similarity.parts import (
+    HeldPartsRow,
+    PartAnswerRow,
+    PartGateway,
+    PartRequestRow,
+    PartRow,
+    Span,
+)
 
 __all__ = [
     "CalibrationGateway",
@@ -17,10 +25,16 @@ __all__ = [
     "FeedbackStateRow",
     "ForecastGateway",
     "ForecastRecordRow",
+    "HeldPartsRow",
     "JudgementGateway",
     "LearnedModelGateway",
     "LearnedModelRow",
+    "PartAnswerRow",
+    "PartGateway",
+    "PartRequestRow",
+    "PartRow",
     "RecordFigures",
     "ResolvedForecastRow",
+    "Span",
     "UnresolvedEventRow",
 ]

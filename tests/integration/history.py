@@ -30,6 +30,7 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.runtime import database, storage
 from recall.corpora import Corpora
+from recall.corpus_parts import PartHolder
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter
@@ -120,26 +121,34 @@ class History:
         background: BackgroundWork | None = None,
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
+        corpus_memory: tuple[str, int] | None = None,
         **config: Any,
     ) -> Iterator[RecallManager]:
         """A manager on a connection of its own; without a `session` no question may need Spark, or
-        else relations. `config`: further settings.
+        else relations. `corpus_memory`: the name under which it holds parts of corpora, and bytes.
+        `config`: further settings.
         """
         connection = database.connect_database(self.settings, "recall")
         root = storage.open_storage(self.settings)
         cache = PartialCache()
         spark_inputs = session or no_spark, relations or no_relations
         engines = [_engines(root, cache, *spark_inputs) for _ in range(workers)]
+        lease = Ledger.acquire_lease(connection)
+        parts: PartHolder | None = None
+        if corpus_memory is not None:
+            name, max_bytes = corpus_memory
+            parts = PartHolder(connection, lease=lease, max_bytes=max_bytes, name=name)
         manager = RecallManager(
             connection,
-            Ledger(connection, Ledger.acquire_lease(connection), policy),
-            Corpora(connection, root),
+            Ledger(connection, lease, policy),
+            Corpora(connection, root, parts),
             key_counts=self.key_counts,
             config=ManagerConfig(
                 engines=engines,
                 stride=StrideScheduler() if stride is None else stride,
                 background=background,
                 live_engines=_live_engines(root),
+                parts=parts,
                 **{"query_timeout": 600.0} | config,
             ),
         )

@@ -247,6 +247,8 @@ MODULES_BY_TEST = {
         moirae.cli.set_aside moirae.inspect.set_aside moirae.services.operations.set_aside""",
     "integration/test_signals.py": "sql.processes.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
+    "integration/test_corpus_parts.py": """
+        recall.corpus_parts recall.worker.part_comparisons sql.similarity.parts""",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
         archiver.ingest.interrupted_batches

@@ -16,6 +16,7 @@ from recall.similarity.segments.segment import (
     SearchBuffers,
     Segment,
     SegmentFile,
+    StoredArrays,
     gather_rows,
 )
 from recall.similarity.segments.segment_merge import merge_segments
@@ -33,6 +34,7 @@ __all__ = [
     "SearchQuery",
     "Segment",
     "SegmentFile",
+    "StoredArrays",
     "gather_rows",
     "merge_segments",
     "score_by_measures",

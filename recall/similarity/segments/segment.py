@@ -5,7 +5,7 @@ of a search stay in the processor's cache. A posting uses 8 bytes: 4 + 1 in its 
 inverted list (more if a term occurs 256 times or more in a context). No I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -79,6 +79,17 @@ class SegmentFile(NamedTuple):
     name: str
     size: int
     checksum: int
+
+
+class StoredArrays(NamedTuple):
+    """The arrays of a segment as its file has them: they use memory as far as they were read.
+
+    `log_event_count`: that of their bounds. `drop_pages`: gives that memory back.
+    """
+
+    arrays: Mapping[str, Array]
+    log_event_count: float
+    drop_pages: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -186,6 +197,10 @@ class Segment:
         """Up to which position of the index's journal the bounds are up to date."""
         self.file: SegmentFile | None = None
         """The file on disk; None: not saved."""
+        self.stored: StoredArrays | None = None
+        """What the file has; None: not mapped."""
+        self.is_released = False
+        """Whether `arrays` are those of the file, with bounds that are not up to date."""
 
     @classmethod
     def from_events(
@@ -326,6 +341,31 @@ class Segment:
         starts = self.arrays["starts"]
         return int(starts[first]), int(starts[last])
 
+    # Memory
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that `release` gives back, if all of them were read."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def release(self, stored: StoredArrays) -> None:
+        """Give back the memory of the arrays; they are read from the file when they are needed."""
+        if not self.is_released or stored is not self.stored:
+            self.stored = stored
+            self.arrays = {name: _read_only(array) for name, array in stored.arrays.items()}
+            self.log_event_count = stored.log_event_count
+            self.is_released = True
+        self.__dict__.pop("_set_arrays", None)
+        stored.drop_pages()
+
+    def restore_bounds(self, document_frequencies: Floats) -> None:
+        """Load the bounds of a released segment, and adjust them to the current log10(C_k)."""
+        for name in BOUNDS:
+            self.arrays[name] = self.arrays[name].copy()
+        self.is_released = False
+        logs = np.log10(np.maximum(document_frequencies[self._sorted_ids], 1))
+        self.update_bounds(self._sorted_ids, logs)
+
     # Bounds
 
     def has_stale_bounds(self, log_event_count: float) -> bool:
@@ -338,6 +378,7 @@ class Segment:
         """Compute the bounds from log10(E) and C_k by term, as they are now."""
         logs = np.log10(np.maximum(document_frequencies[self.term_ids], 1))
         self.arrays |= self._allocate_bounds(np.minimum(logs, log_event_count))
+        self.is_released = False
         self.log_event_count = log_event_count
         kernel.build_bounds(log_event_count, *_build_arguments(self.arrays))
 

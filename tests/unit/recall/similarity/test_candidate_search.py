@@ -3,6 +3,7 @@
 import math
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -13,6 +14,7 @@ from recall.learning import BuiltModel, LearnedScorer, TrainingEvent, build_mode
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity import CorpusEvent, Index, SimilarState, comparison
 from recall.similarity.candidates import BEST_COUNT, ESTIMATED_COUNT
+from recall.similarity.store import IndexStore
 
 HOUR = 3_600_000_000  # microseconds
 COUNT = 4000
@@ -181,3 +183,25 @@ def test_equal_scores_do_not_change_which_events_are_candidates(
         ]
         assert ids[0] == ids[1]
         assert any(eid.startswith("x") for _, eid in ids[0]) == (seed == 0)
+
+
+@pytest.mark.parametrize("held", [(), (0, 5)])
+def test_released_chunks_have_the_same_candidates(tmp_path: Path, held: tuple[int, ...]) -> None:
+    store = IndexStore.for_corpus(tmp_path, "group/rule", "v1", ())
+    whole = make_index()
+    store.save(whole, COUNT, now=0)
+    partial = store.load({}, held)
+    assert partial is not None
+    for seed in range(4):
+        answers = []
+        for index in (whole, partial):
+            state = begin(index, seed)
+            spans = [TimeRange(END * n // 8, END * (n + 1) // 8) for n in range(8)]
+            hopeful = state.count_hopeful_pieces(index, spans)
+            assert hopeful > 0
+            for span in reversed(spans):
+                compare_all(state, index, span)
+            answers.append((state.top.hits, state.build_answer(index), state.dump()))
+        assert answers[0] == answers[1]
+    partial.release_unheld()
+    assert {s.chunk for s in partial.segments if not s.is_released} == set(held)
