@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
-from recall.requests import Piece
 from recall.part_plans import Part, divide_pieces, plan_parts
+from recall.requests import Piece
 
 ME, OTHER = 7, 8
 
