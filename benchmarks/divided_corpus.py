@@ -22,6 +22,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from archiver.read import Reader
+from archiver.storage import as_storage
 from archiver.times import from_micros
 from benchmarks.contexts import (
     MICROS_PER_SECOND,
@@ -155,7 +156,7 @@ def _measure_index(index: Index) -> int:
 
 def _store(settings: Settings) -> IndexStore:
     key = build_corpus_key(_RULE, _VERSION, _QUESTION)
-    folder = open_storage(settings).work_folder / "indexes"
+    folder = as_storage(open_storage(settings)).work_folder / "indexes"
     return IndexStore.for_corpus(folder, key.rule, key.version, key[2:])
 
 

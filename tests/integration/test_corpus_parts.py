@@ -74,6 +74,10 @@ def _answers(past: History, managers: list[RecallManager]) -> list[list[tuple[st
     past.connection.execute("TRUNCATE tasks, revisions")
     tasks = _add_tasks(past)
     _run(managers, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    return _read_answers(past, tasks)
+
+
+def _read_answers(past: History, tasks: list[UUID]) -> list[list[tuple[str, float]]]:
     answers = []
     for task in tasks:
         hits = past.revisions(task)[-1]["answer"]
