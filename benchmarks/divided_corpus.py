@@ -54,7 +54,8 @@ _TASKS = 40
 _SHARE = 0.55
 _TIMEOUT = 240.0  # seconds
 _POLL_INTERVAL = 0.02  # seconds
-_RULE, _VERSION = "bench/similar", "1"
+_RULE = "bench/similar"
+_VERSION = "1"
 _QUESTION = SimilarQuestion(None, 1.0, "newest", ("own",), K, "tfidf", 0)
 _WORKSPACE = "home: .moirae\nstreams: {}\n"
 _READY = "ready"
@@ -79,16 +80,16 @@ def run() -> list[BenchmarkResult]:
         corpus_bytes = _store_corpus(settings, connection)
         for repetition in range(_REPETITIONS):
             noise.append(time_noise_kernel())
-            one = _measure(settings, connection, 1, None)
-            two = _measure(settings, connection, 2, int(corpus_bytes * _SHARE))
-            assert two.answers == one.answers
-            assert all(len(hits) == K for hits in one.answers)
-            ratios.append(max(two.megabytes) / one.megabytes[0])
+            single = _measure(settings, connection, 1, None)
+            double = _measure(settings, connection, 2, int(corpus_bytes * _SHARE))
+            assert double.answers == single.answers
+            assert all(len(hits) == K for hits in single.answers)
+            ratios.append(max(double.megabytes) / single.megabytes[0])
             details = {
-                "one_mb": round(one.megabytes[0], 1),
-                "two_mb": round(max(two.megabytes), 1),
-                "one_s": round(one.seconds, 2),
-                "two_s": round(two.seconds, 2),
+                "one_mb": round(single.megabytes[0], 1),
+                "two_mb": round(max(double.megabytes), 1),
+                "one_s": round(single.seconds, 2),
+                "two_s": round(double.seconds, 2),
                 "corpus_mb": round(corpus_bytes / 1e6, 1),
             }
             print(

@@ -29,7 +29,6 @@ from moirae.runtime import (
     watch_parent,
 )
 from moirae.runtime.storage import check_generation, open_storage, recalled_streams
-from recall.corpus_parts import NoParts
 from recall.engines import Template
 from recall.engines.routing import explain_engine
 from recall.ledger import SchedulingPolicy
@@ -112,7 +111,7 @@ def run_query_task(
 
 def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryBuilder:
     columns = {name: relation.columns for name, relation in settings.relations.items()}
-    return HistoryBuilder(
+    builder = HistoryBuilder(
         connect_database(settings, "recall views look"),
         connect_database(settings, "recall views work"),
         config.root,
@@ -120,8 +119,10 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
         RelationVersions(config.relations, frozenset(columns), columns),
         history=settings.archive_history.total_seconds(),
         engine=settings.recall.engine,
-        parts=None if settings.recall.corpus_memory is None else NoParts(),
     )
+    if settings.recall.corpus_memory is not None:
+        builder.hold_no_corpora()
+    return builder
 
 
 def _corpus_memory_bytes(settings: Settings) -> int | None:

@@ -13,7 +13,7 @@ import orjson
 import sql
 from archiver.periodic import Timer
 from recall.ledger import LEASE_DURATION
-from recall.part_plans import Part, plan_parts
+from recall.part_plans import CorpusPart, plan_parts
 from recall.similarity import Index, IndexStore
 from sql.similarity import PartGateway, PartRow
 
@@ -90,13 +90,13 @@ class PartHolder:
             self.forget(key)
             return False
         holders = {row.chunk: row.holder for row in rows}
-        parts = [Part(chunk, size, holders.get(chunk)) for chunk, size in sizes.items()]
+        parts = [CorpusPart(chunk, size, holders.get(chunk)) for chunk, size in sizes.items()]
         plan = plan_parts(parts, self.lease, self.free_bytes(key))
         if plan.given_up:
             self._gateway.release_parts(corpus, plan.given_up, self.lease)
-        held = set(plan.kept)
+        held_chunks = set(plan.kept)
         if plan.claimed:
-            held.update(
+            held_chunks.update(
                 self._gateway.claim_parts(
                     corpus,
                     plan.claimed,
@@ -105,13 +105,13 @@ class PartHolder:
                     name=self._name,
                 )
             )
-        index.hold(held, store.open_stored)
-        self._held[key] = {chunk: sizes[chunk] for chunk in held}
-        others = {}
+        index.hold(held_chunks, store.open_stored)
+        self._held[key] = {chunk: sizes[chunk] for chunk in held_chunks}
+        holder_by_chunk = {}
         for row in rows:
             if row.holder is not None and row.holder != self.lease:
-                others[row.chunk] = row.holder
-        self._holders[key] = others
+                holder_by_chunk[row.chunk] = row.holder
+        self._holders[key] = holder_by_chunk
         return True
 
     def _is_outdated(self, key: CorpusKey, rows: list[PartRow], sizes: Mapping[int, int]) -> bool:
@@ -143,9 +143,9 @@ class PartHolder:
 
     def forget(self, key: CorpusKey) -> None:
         """Give up the parts of a corpus that is no longer in memory."""
-        held = self._held.pop(key, {})
-        if held:
-            self._gateway.release_parts(key.to_json(), list(held), self.lease)
+        sizes = self._held.pop(key, {})
+        if sizes:
+            self._gateway.release_parts(key.to_json(), list(sizes), self.lease)
         self._holders.pop(key, None)
         self._use_timers.pop(key, None)
 

@@ -12,7 +12,7 @@ from recall.requests import Piece
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """A part, and who holds it: the lease of a live process; None: nobody."""
 
     chunk: int
@@ -29,25 +29,25 @@ class PartPlan:
     given_up: frozenset[int]
 
 
-def plan_parts(parts: Sequence[Part], lease: int, free_bytes: int) -> PartPlan:
+def plan_parts(parts: Sequence[CorpusPart], lease: int, free_bytes: int) -> PartPlan:
     """Which parts a process holds that has memory for `free_bytes` of them.
 
     It keeps what it holds and claims what nobody holds, the newest chunks first, as far as they
     fit. It gives up parts that have outgrown its memory.
     """
-    kept, claimed, given_up = set(), set(), set()
+    kept_chunks, claimed_chunks, outgrown_chunks = set(), set(), set()
     newest_first = sorted(parts, key=lambda part: -part.chunk)
     for part in newest_first:
         if part.holder == lease and part.bytes <= free_bytes:
-            kept.add(part.chunk)
+            kept_chunks.add(part.chunk)
             free_bytes -= part.bytes
         elif part.holder == lease:
-            given_up.add(part.chunk)
+            outgrown_chunks.add(part.chunk)
     for part in newest_first:
         if part.holder is None and part.bytes <= free_bytes:
-            claimed.add(part.chunk)
+            claimed_chunks.add(part.chunk)
             free_bytes -= part.bytes
-    return PartPlan(frozenset(kept), frozenset(claimed), frozenset(given_up))
+    return PartPlan(frozenset(kept_chunks), frozenset(claimed_chunks), frozenset(outgrown_chunks))
 
 
 @dataclass(frozen=True)

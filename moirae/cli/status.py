@@ -175,9 +175,9 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
             f"index of {index['rule']} ({', '.join(index['contexts'])}): "
             f"{index['written']:,} of {index['events']:,} events written"
         )
-        for held in index["parts"]:
-            holder = f"in memory of {held['holder']}" if held["holder"] else "read when needed"
-            yield f"  {holder}: {held['parts']:,} parts, {format_size(held['bytes'])}"
+        for part in index["parts"]:
+            holder = f"in memory of {part['holder']}" if part["holder"] else "read when needed"
+            yield f"  {holder}: {part['parts']:,} parts, {format_size(part['bytes'])}"
 
 
 def _summarize_storage(storage: Mapping[str, Any]) -> Iterator[str]:

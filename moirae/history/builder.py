@@ -47,7 +47,7 @@ from moirae.history.plan import (
 )
 from moirae.history.store import ViewStore
 from moirae.history.versions import DeployedVersions, VersionWithPast
-from recall.corpus_parts import CorpusParts
+from recall.corpus_parts import NoParts
 from recall.engines.routing import EngineSetting
 from recall.errors import LimitExceeded
 from sql.rules import LostVerdictGateway
@@ -74,11 +74,10 @@ class HistoryBuilder:
         relations: RelationVersions,
         history: float = 0.0,
         engine: EngineSetting = "auto",
-        parts: CorpusParts | None = None,
     ) -> None:
         """`history`: seconds that superseded versions of archived derived streams stay readable.
 
-        `engine`: the key `recall.engine` of the workspace. `parts`: see `Corpora`.
+        `engine`: the key `recall.engine` of the workspace.
         """
         self._planning = ViewStore(planning_connection)
         self._catalog = Catalog(planning_connection)
@@ -108,7 +107,7 @@ class HistoryBuilder:
             self._attempts,
             history,
         )
-        self._index_builder = IndexBuilder(planning_connection, execution_connection, root, parts)
+        self._index_builder = IndexBuilder(planning_connection, execution_connection, root)
         times = {schema.name: schema.time for schema in declared_streams}
         self._deployed = DeployedVersions(
             planning_connection, times, relations.names, read_altered_types(root, declared_streams)
@@ -122,6 +121,10 @@ class HistoryBuilder:
         )
 
     # Planning
+
+    def hold_no_corpora(self) -> None:
+        """Keep no corpus in memory whose index is written."""
+        self._index_builder.parts = NoParts()
 
     def next_task(self) -> ViewTask | DerivedStreamTask | IndexTask | None:
         """The next task that no recall requested.

@@ -60,14 +60,14 @@ class IndexBuilder:
         planning_connection: sql.Connection,
         execution_connection: sql.Connection,
         root: StorageRoot,
-        parts: CorpusParts | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self._planning = planning_connection
         self._corpus_gateway = CorpusGateway(planning_connection)
         self._execution = execution_connection
         self._root = root
-        self._parts = parts
+        self.parts: CorpusParts | None = None
+        """See `Corpora`."""
         self._clock = clock
         # When each corpus may be written again. Corpora not listed have not been checked yet.
         self._write_timers: dict[CorpusKey, Timer] = {}
@@ -111,7 +111,7 @@ class IndexBuilder:
         """Write the index of a corpus with all events settled by now."""
         started_at = self._clock()
         try:
-            events = Corpora(self._execution, self._root, self._parts).save_current(task.key)
+            events = Corpora(self._execution, self._root, self.parts).save_current(task.key)
         except OSError as error:  # such as a full disk: recalls read the archive instead
             _LOG.warning(
                 "context index not written",

@@ -43,8 +43,8 @@ def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[d
     gateway = CorpusGateway(connection)
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in PartGateway(connection).list_held():
-        held = {"holder": row.holder, "parts": row.parts, "bytes": row.bytes}
-        parts.setdefault(row.corpus, []).append(held)
+        entry = {"holder": row.holder, "parts": row.parts, "bytes": row.bytes}
+        parts.setdefault(row.corpus, []).append(entry)
     progress: list[dict[str, Any]] = []
     for key in corpora_of_rules(RuleRegistry(connection).rules_with_recalls()):
         counts = gateway.count_indexed(

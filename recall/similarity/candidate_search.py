@@ -214,7 +214,7 @@ class CandidateSearch(SegmentedCorpus):
         """
         if query is not None:
             self._refresh_segment_bounds(segment, self._log_event_count)
-            found = segment.search(
+            rows_with_scores = segment.search(
                 query,
                 comparison.pinned_counts,
                 max_sequence=comparison.max_sequence,
@@ -224,7 +224,7 @@ class CandidateSearch(SegmentedCorpus):
                 buffers=self._search_buffers,
             )
             self.release(segment)
-            return found
+            return rows_with_scores
         first, last = rows
         context = self._encode(comparison)
         scores = MEASURES["tfidf"].score_rows(

@@ -180,6 +180,17 @@ class ComparisonRunner:
         comparison.index.release_unheld()
         return results
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a task waits for what another process compares."""
+        return self._parts is not None and self._parts.is_waiting
+
+    def exchange(self) -> None:
+        """Compare what other processes ask, and collect what they have compared."""
+        if self._parts is not None:
+            self._parts.answer_requests()
+            self._parts.collect()
+
     def forget(self, turns: Sequence[TurnTask]) -> None:
         """Resume comparisons from what is stored: some may have gone on further than others."""
         for turn in turns:

@@ -220,6 +220,17 @@ class Dispatcher:
                 rows_by_event[str(row.eid)] = rows
         return tables
 
+    # Comparisons with parts of corpora in other processes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a task waits for what another process compares."""
+        return self._comparisons.is_waiting
+
+    def exchange_comparisons(self) -> None:
+        """Compare what other processes ask, and collect what they have compared."""
+        self._comparisons.exchange()
+
     # Collecting results
 
     def cancel_unwanted(self) -> None:

@@ -130,10 +130,9 @@ class RecallManager:
         self._preparation = HistoryPreparation(
             self._active_tasks, self._recorder, self._workers, config.background
         )
-        self._corpora = corpora
-        self._parts: PartComparisons | None = None
+        parts: PartComparisons | None = None
         if config.parts is not None:
-            self._parts = PartComparisons(
+            parts = PartComparisons(
                 connection,
                 ledger,
                 lease=config.parts.lease,
@@ -146,7 +145,7 @@ class RecallManager:
             pin_pieces=self._recorder.pin_pieces,
             incomplete_chunks=self._preparation.incomplete_chunks,
             abandoned_chunks=self._preparation.abandoned_chunks,
-            parts=self._parts,
+            parts=parts,
         )
         self._dispatcher = Dispatcher(
             connection,
@@ -158,23 +157,19 @@ class RecallManager:
             summaries=config.summaries,
         )
         self._commands = CommandExecutor(connection, len(config.engines))
-        self._lease_tasks = Schedule(
-            [
-                Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
-                Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
-                Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
-                Periodic("store flows", _FLOWS_INTERVAL, self._recorder.store_flows),
-            ]
-        )
-        self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
-        self._part_tasks = Schedule([])
+        lease_tasks = [
+            Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
+            Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
+            Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
+            Periodic("store flows", _FLOWS_INTERVAL, self._recorder.store_flows),
+        ]
         if config.parts is not None:
-            self._part_tasks = Schedule(
-                [
-                    Periodic("renew parts", _HEARTBEAT_INTERVAL, config.parts.renew),
-                    Periodic("hold parts", _PARTS_INTERVAL, corpora.hold_parts),
-                ]
-            )
+            lease_tasks += [
+                Periodic("renew parts", _HEARTBEAT_INTERVAL, config.parts.renew),
+                Periodic("hold parts", _PARTS_INTERVAL, corpora.hold_parts),
+            ]
+        self._lease_tasks = Schedule(lease_tasks)
+        self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
         self._load_tasks = Schedule([])
         if config.min_queries is not None:
             monitor = LoadMonitor(connection, config.min_queries, len(config.engines))
@@ -202,8 +197,7 @@ class RecallManager:
 
         New tasks and commands end the wait as well.
         """
-        is_running = bool(self._running_jobs())
-        is_running |= self._parts is not None and self._parts.is_waiting
+        is_running = bool(self._running_jobs()) or self._dispatcher.is_waiting
         if is_running:
             self._signals.wait(_BUSY_INTERVAL)
         return is_running
@@ -232,12 +226,9 @@ class RecallManager:
             self._recorder.add_delay(job.task_ids, seconds)
         # Answers first: none waits for statements that concern other tasks.
         self._dispatcher.collect_finished()
+        self._dispatcher.exchange_comparisons()
         self._preparation.collect_finished()
         self._lease_tasks.run_due()
-        self._part_tasks.run_due()
-        if self._parts is not None:
-            self._parts.answer_requests()
-            self._parts.collect()
         if self._commands.execute_pending():
             self._sync()
             self._config.on_answers()

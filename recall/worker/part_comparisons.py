@@ -58,8 +58,8 @@ class _Wait:
         for chunk, holder in self.holders.items():
             if holder in self.answers:
                 answered[chunk] = holder
-        here = divide_pieces(self.turn.pieces, answered).here
-        return DividedPieces(here, self.max_sequence, list(self.answers.values()))
+        spans = divide_pieces(self.turn.pieces, answered).here
+        return DividedPieces(spans, self.max_sequence, list(self.answers.values()))
 
 
 class PartComparisons:
@@ -109,11 +109,11 @@ class PartComparisons:
     def _ask(self, turn: TurnTask, state: SimilarState) -> bool:
         """Ask the holders of a turn's pieces; returns whether there are any."""
         holders = self._corpora.holders(turn.spec)
-        asked = divide_pieces(turn.pieces, holders, self._avoided).elsewhere
-        if not asked:
+        spans_by_holder = divide_pieces(turn.pieces, holders, self._avoided).elsewhere
+        if not spans_by_holder:
             return False
         max_sequence = max(state.index.last_sequence, state.comparison.event.sequence)
-        for holder, spans in asked.items():
+        for holder, spans in spans_by_holder.items():
             request = PartRequestRow(
                 task=turn.spec.id,
                 fence=turn.spec.fence,
@@ -124,7 +124,9 @@ class PartComparisons:
             self._gateway.ask(request, holder)
         self._signals.notify_recall_processes()
         deadline = time.monotonic() + _ANSWER_TIMEOUT
-        self._waits[turn.spec.id] = _Wait(turn, holders, max_sequence, set(asked), deadline)
+        self._waits[turn.spec.id] = _Wait(
+            turn, holders, max_sequence, set(spans_by_holder), deadline
+        )
         self._active_tasks.set_busy(turn.spec, True)
         return True
 
@@ -212,6 +214,9 @@ class PartComparisons:
         return PartialAnswer(state.dump(), compared)
 
 
-def _is_same(asked: TurnTask, turn: TurnTask) -> bool:
+def _is_same(asked_turn: TurnTask, turn: TurnTask) -> bool:
     """Whether a turn begins where the other does, under the same claim."""
-    return (asked.spec.fence, asked.progress.next) == (turn.spec.fence, turn.progress.next)
+    return (asked_turn.spec.fence, asked_turn.progress.next) == (
+        turn.spec.fence,
+        turn.progress.next,
+    )

@@ -318,7 +318,6 @@ MODULES_BY_TEST = {
     "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
     "unit/recall/learning/test_build.py": """
         recall.learning.learner recall.learning.learned_model""",
-    "unit/recall/similarity/test_index.py": "recall.similarity.segmented_corpus",
     "unit/recall/similarity/segments/test_segment.py": "recall.similarity.segments.segment_merge",
     "unit/sql/test_sql.py": "sql.loader",
     "unit/test_errors.py": "archiver.errors recall.errors",

@@ -4,14 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.time_range import TimeRange
-from recall.part_plans import Part, divide_pieces, plan_parts
+from recall.part_plans import CorpusPart, divide_pieces, plan_parts
 from recall.requests import Piece
 
 ME, OTHER = 7, 8
 
 
 def test_free_parts_are_claimed_newest_first_as_far_as_they_fit() -> None:
-    parts = [Part(1, 10, None), Part(2, 30, None), Part(3, 20, None), Part(4, 20, OTHER)]
+    parts = [
+        CorpusPart(1, 10, None),
+        CorpusPart(2, 30, None),
+        CorpusPart(3, 20, None),
+        CorpusPart(4, 20, OTHER),
+    ]
     plan = plan_parts(parts, ME, 35)
     assert plan.claimed == {3, 1}
     assert not plan.kept
@@ -19,7 +24,7 @@ def test_free_parts_are_claimed_newest_first_as_far_as_they_fit() -> None:
 
 
 def test_held_parts_stay_until_they_do_not_fit() -> None:
-    parts = [Part(1, 10, ME), Part(2, 30, ME), Part(3, 5, None)]
+    parts = [CorpusPart(1, 10, ME), CorpusPart(2, 30, ME), CorpusPart(3, 5, None)]
     assert plan_parts(parts, ME, 45).kept == {1, 2}
     assert plan_parts(parts, ME, 45).claimed == {3}
     grown = plan_parts(parts, ME, 35)
@@ -27,7 +32,7 @@ def test_held_parts_stay_until_they_do_not_fit() -> None:
 
 
 def test_a_part_larger_than_the_memory_is_held_by_nobody() -> None:
-    assert not plan_parts([Part(1, 10, None)], ME, 9).claimed
+    assert not plan_parts([CorpusPart(1, 10, None)], ME, 9).claimed
 
 
 @given(
@@ -37,7 +42,7 @@ def test_a_part_larger_than_the_memory_is_held_by_nobody() -> None:
 def test_plans_fit_in_memory_and_never_take_parts_of_others(
     drawn: list[tuple[int, int | None]], free_bytes: int
 ) -> None:
-    parts = [Part(number, size, holder) for number, (size, holder) in enumerate(drawn)]
+    parts = [CorpusPart(number, size, holder) for number, (size, holder) in enumerate(drawn)]
     plan = plan_parts(parts, ME, free_bytes)
     held = plan.kept | plan.claimed
     assert sum(part.bytes for part in parts if part.chunk in held) <= max(free_bytes, 0)
