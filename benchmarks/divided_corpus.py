@@ -22,7 +22,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from archiver.read import Reader
-from archiver.storage import as_storage
+from archiver.storage import StorageRoot, as_storage
 from archiver.times import from_micros
 from benchmarks.contexts import (
     MICROS_PER_SECOND,
@@ -32,6 +32,7 @@ from benchmarks.contexts import (
     draw_contexts,
 )
 from benchmarks.fixtures import temporary_workspace
+from benchmarks.long_history import fail_on_relation, fail_on_spark
 from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.timing import time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment
@@ -39,6 +40,8 @@ from moirae.runtime import database
 from moirae.runtime.storage import open_storage
 from recall.corpora import Corpora, build_corpus_key
 from recall.corpus_parts import PartHolder
+from recall.engines import LocalEngine, SparkEngine
+from recall.engines.routing import EngineRouter, PartialCache
 from recall.ledger import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity import Index, IndexStore, compile_kernels
@@ -256,6 +259,13 @@ def _worker(settings: Settings, name: str, corpus_bytes: int | None) -> Iterator
         process.communicate("")
 
 
+def create_engine(root: StorageRoot) -> EngineRouter:
+    """An engine that has nothing to do: comparisons need none."""
+    reader = Reader(root, [])
+    spark = SparkEngine(fail_on_spark, reader, fail_on_relation)
+    return EngineRouter(spark, LocalEngine(reader), PartialCache(0))
+
+
 def _serve(workspace: Path, name: str, corpus_bytes: int | None) -> None:
     """Run as a recall process until standard input ends."""
     settings = load_settings_from_environment(workspace)
@@ -270,7 +280,7 @@ def _serve(workspace: Path, name: str, corpus_bytes: int | None) -> None:
         Ledger(connection, lease),
         Corpora(connection, root, parts),
         key_counts=KeyCounts(Reader(root, [])),
-        config=ManagerConfig(engines=[], query_timeout=_TIMEOUT, parts=parts),
+        config=ManagerConfig(engines=[create_engine(root)], query_timeout=_TIMEOUT, parts=parts),
     )
     compile_kernels()
     stop = threading.Event()

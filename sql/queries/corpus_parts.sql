@@ -6,7 +6,7 @@ FROM corpus_parts WHERE corpus = %(corpus)s ORDER BY chunk
 -- list_wanted --
 -- The corpora that were compared with lately and of which nobody alive holds a part of up to some bytes.
 SELECT DISTINCT corpus FROM corpus_parts
-WHERE used_at > clock_timestamp() - %(timeout)s AND bytes <= %(bytes)s AND NOT (
+WHERE used_at > clock_timestamp() - %(timeout)s::interval AND bytes <= %(bytes)s AND NOT (
     lease IS NOT NULL AND lease_until >= clock_timestamp() AND lease IN (SELECT lease FROM live_leases))
 
 -- put_parts --
@@ -17,7 +17,7 @@ ON CONFLICT (corpus, chunk) DO UPDATE SET bytes = excluded.bytes, used_at = cloc
 
 -- claim_parts --
 -- Claim those of some parts that nobody alive holds.
-UPDATE corpus_parts SET lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, holder = %(name)s
+UPDATE corpus_parts SET lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s::interval, holder = %(name)s
 WHERE corpus = %(corpus)s AND chunk IN (
     SELECT chunk FROM corpus_parts
     WHERE corpus = %(corpus)s AND chunk = ANY(%(chunks)s) AND (
@@ -27,7 +27,7 @@ RETURNING chunk
 
 -- renew --
 -- Extend the lease of all parts of a process. One that has ended is not extended: others may have the part.
-UPDATE corpus_parts SET lease_until = clock_timestamp() + %(duration)s
+UPDATE corpus_parts SET lease_until = clock_timestamp() + %(duration)s::interval
 WHERE lease = %(lease)s AND lease_until >= clock_timestamp()
 
 -- release_parts --
@@ -39,7 +39,7 @@ UPDATE corpus_parts SET lease = NULL, lease_until = NULL, holder = NULL WHERE le
 
 -- delete_unused --
 -- Delete the parts of corpora with which nobody has compared for some time.
-DELETE FROM corpus_parts WHERE used_at < clock_timestamp() - %(timeout)s
+DELETE FROM corpus_parts WHERE used_at < clock_timestamp() - %(timeout)s::interval
 
 -- list_held --
 -- By process and corpus, the parts that are held now; without a holder, the parts that nobody holds.
@@ -77,4 +77,4 @@ WHERE task = ANY(%(tasks)s) AND (answer IS NOT NULL OR error IS NOT NULL OR hold
 DELETE FROM part_comparisons WHERE task = ANY(%(tasks)s)
 
 -- delete_old_requests --
-DELETE FROM part_comparisons WHERE asked_at < clock_timestamp() - %(timeout)s
+DELETE FROM part_comparisons WHERE asked_at < clock_timestamp() - %(timeout)s::interval

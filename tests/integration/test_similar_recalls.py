@@ -308,10 +308,13 @@ def test_inputs_of_a_comparison_are_prepared_before_other_work(
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], runs: Sequence[Sequence[TimeRange]]
+        index: Index,
+        states: Sequence[SimilarState],
+        runs: Sequence[Sequence[TimeRange]],
+        divided: Any,
     ) -> list[tuple[int, bool]]:
         calls.extend(("compared", span) for run in runs for span in run)
-        return real(index, states, runs)
+        return real(index, states, runs, divided)
 
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     corpus = _Corpus(past, 5)
