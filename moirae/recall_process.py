@@ -139,6 +139,7 @@ def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
         root=root,
         schemas=schemas,
         relations=relations.table,
+        unversioned=relations.unversioned,
         spark_master=settings.spark.master,
         warehouse=Path(settings.home) / "warehouse-recall",
         spark_settings=build_spark_settings(settings, "recall"),

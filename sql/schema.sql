@@ -1328,6 +1328,9 @@ RETURNS double precision LANGUAGE sql STABLE AS $$
     FROM (SELECT shown_forecast(task, forecast) AS forecast) s
 $$;
 
+-- Recalls that read `alerts`, until the alerts before their event are settled and it is known that they were read so.
+CREATE TABLE unsettled_reads (task uuid PRIMARY KEY REFERENCES tasks (id) ON DELETE CASCADE);
+
 -- Answers of a task, numbered without gaps. The last one of an ended task is its final answer.
 CREATE TABLE revisions (
     task       uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,

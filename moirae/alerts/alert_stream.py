@@ -46,6 +46,13 @@ class AlertStream:
         )
         return make_alert_table(rows)
 
+    def read_valid(self) -> pa.Table:
+        """All changes of state as versions of a relation: one is valid after its time."""
+        rows = self.read(TimeRange(None, END_OF_TIME))
+        after = pc.add(rows["ts"].cast(pa.int64()), 1).cast(rows["ts"].type)
+        until = pa.array([_LAST_TIME] * len(rows), rows["ts"].type)
+        return rows.append_column(VALID_FROM, after).append_column(VALID_TO, until)
+
 
 class TablesOfRecalls:
     """The relations that recalls read, and `alerts` as one: see `moirae.rules.alert_table`.
@@ -61,16 +68,18 @@ class TablesOfRecalls:
     ) -> None:
         self._alerts = AlertStream(connection)
         self._relation = relation
-        self._declared = declared
+        self._declared = frozenset(declared)
 
     def table(self, name: str) -> pa.Table:
-        """All versions of a relation. A change of state is valid after its time."""
-        if name != ALERTS or name in self._declared:
-            return self._relation(name)
-        rows = self._alerts.read(TimeRange(None, END_OF_TIME))
-        after = pc.add(rows["ts"].cast(pa.int64()), 1).cast(rows["ts"].type)
-        until = pa.array([_LAST_TIME] * len(rows), rows["ts"].type)
-        return rows.append_column(VALID_FROM, after).append_column(VALID_TO, until)
+        """All versions of a relation."""
+        if name in self.unversioned:
+            return self._alerts.read_valid()
+        return self._relation(name)
+
+    @property
+    def unversioned(self) -> frozenset[str]:
+        """Those whose rows may change."""
+        return frozenset({ALERTS}) - self._declared
 
 
 def make_alert_table(rows: Iterable[AlertStateRow]) -> pa.Table:

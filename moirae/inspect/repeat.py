@@ -12,7 +12,6 @@ from archiver.spark import session_on_demand
 from moirae.alerts import TablesOfRecalls
 from moirae.config import Settings
 from moirae.live import Relations
-from moirae.rules import ALERTS
 from moirae.runtime.storage import open_storage, recalled_streams
 from recall.corpora import Corpora
 from recall.replay import ReplayedAnswer, Replayer, SimilarReplayer, SqlReplayer, replay
@@ -48,7 +47,7 @@ def _open_replayers(
             create_session,
             relations.table,
             settings.recall.engine,
-            unversioned=frozenset() if ALERTS in settings.relations else frozenset({ALERTS}),
+            unversioned=relations.unversioned,
         )
         similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
         yield {"sql": sql_replayer, "similar": similar_replayer}

@@ -13,6 +13,7 @@ from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.event_time import get_watermarks, newest_time_not_ahead
 from moirae.live.recall_requests import RecallRequests
+from moirae.live.unsettled_reads import UnsettledReads
 from moirae.rules import ALERTS
 from sql.alerts import AlertGateway
 from sql.processes import ProcessGateway
@@ -46,7 +47,8 @@ class AlertFollowUp:
         self._active_rules = active_rules
         self._alerts = AlertGateway(connection)
         self._contexts = contexts
-        self._recall_requests = RecallRequests(connection, relations)
+        self._unsettled_reads = UnsettledReads(connection, relations)
+        self._recall_requests = RecallRequests(connection, relations, self._unsettled_reads)
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
         self._has_deferred = False
@@ -65,7 +67,7 @@ class AlertFollowUp:
         has_more = self._process_changed(recalling, watermarks)
         if self._settle_timer.is_due():
             self._settle_timer.restart()
-            self._contexts.settle(recalling, watermarks)
+            self._settle(recalling, watermarks)
         return has_more
 
     def run_to_end(self) -> None:
@@ -79,12 +81,23 @@ class AlertFollowUp:
         watermarks = self._watermarks()
         for _ in range(_MAX_ROUNDS):
             has_more = self._process_changed(recalling, watermarks)
-            if self._contexts.settle(recalling, watermarks) or has_more:
+            if self._settle(recalling, watermarks) or has_more:
                 continue
-            is_waiting = self._has_deferred or self._contexts.has_open_recalls(recalling)
+            is_waiting = (
+                self._has_deferred
+                or self._contexts.has_open_recalls(recalling)
+                or self._unsettled_reads.has_open(watermarks[ALERTS])
+            )
             if not is_waiting or not is_recall_running(self._connection):
                 break
             time.sleep(_WAIT_INTERVAL)
+
+    def _settle(
+        self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
+    ) -> bool:
+        """Settle contexts, and recalls over alerts; return whether there may be more of them."""
+        has_settled = self._contexts.settle(recalling, watermarks)
+        return self._unsettled_reads.settle(watermarks[ALERTS]) or has_settled
 
     def _watermarks(self) -> dict[str, Micros | None]:
         """The watermarks of all streams, and of the alerts of all rules."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation.plan import ActiveRule
+from moirae.live.unsettled_reads import UnsettledReads
 from moirae.rules import AlertSpec, Definition, HistoryRecall, find_hybrid_contexts
 from moirae.rules.requests import build_event_plan, build_questions
 from recall.event_plans import EventPlan
@@ -46,13 +47,17 @@ class RecallRequests:
     """Adds the tasks of firing alerts to the recall ledger."""
 
     def __init__(
-        self, connection: sql.Connection, relations: Mapping[str, Mapping[str, str]]
+        self,
+        connection: sql.Connection,
+        relations: Mapping[str, Mapping[str, str]],
+        unsettled_reads: UnsettledReads,
     ) -> None:
         """`relations`: with the types of their columns."""
         self._connection = connection
         self._relations = relations
         self._contexts = ContextGateway(connection)
         self._ledger = Ledger(connection)
+        self._unsettled_reads = unsettled_reads
         self._requests_by_rule: dict[str, _RuleRequests] = {}
         self.has_deferred = False
         """Whether the last call has left out events whose past alerts `where` has not decided yet."""
@@ -112,6 +117,7 @@ class RecallRequests:
             requests.append(RecallRequest(rule.name, version, recall, question, event, level, plan))
         with self._connection.transaction():
             self._ledger.add(requests)
+            self._unsettled_reads.add(requests)
 
     def _rule_requests(self, rule: ActiveRule) -> _RuleRequests:
         """The recalls of a rule and the plan; cached for each definition."""

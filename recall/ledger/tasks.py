@@ -143,6 +143,11 @@ class Ledger:
         if request.plan.where is not None:
             self._events.await_history(request.rule, event.eid)
 
+    def restart_answered(self, tasks: Collection[UUID]) -> None:
+        """Restart recalls that have an answer; revision numbers continue."""
+        self._tasks.restart_answered(tasks)
+        self._signals.notify_recall_processes()
+
     def restart_readers(self, changed: Sequence[ChangedContextRow]) -> None:
         """Restart the recalls that have read contexts or surroundings which have changed."""
         self._tasks.restart_readers(changed)

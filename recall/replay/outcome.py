@@ -83,7 +83,7 @@ def replay(
             version=row.version,
             corpus=row.corpus,
             model=row.model,
-            appends=append_bounds(row.seen),
+            appends=_append_bounds(row),
             revision=row.number,
             equal=result.equal,
             why=result.reason,
@@ -110,7 +110,7 @@ def find_erased(
             if erasure.events:
                 return f"erased: events, which it may have compared, were erased at {moment}"
             continue
-        streams = sorted(append_bounds(row.seen).keys() & set(erasure.streams))
+        streams = sorted(_append_bounds(row).keys() & set(erasure.streams))
         if streams and _reads_time(row, erasure, chunks):
             return f"erased: rows of {', '.join(streams)} in its range were erased at {moment}"
     return None
@@ -128,6 +128,12 @@ def _reads_time(row: RepeatableRow, erasure: ErasedSinceRow, chunks: ChunkRanges
         if (low is None or low < erasure.last_ts) and high > erasure.first_ts:
             return True
     return False
+
+
+def _append_bounds(row: RepeatableRow) -> dict[str, tuple[int, int]]:
+    relations = row.request.get("relations", ())  # of some a digest is stored with the appends
+    bounds = append_bounds(row.seen)
+    return {stream: bound for stream, bound in bounds.items() if stream not in relations}
 
 
 def append_bounds(reads: Sequence[StoredRead]) -> dict[str, tuple[int, int]]:

@@ -23,6 +23,7 @@ from recall.engines import EventTables, LocalEngine, SparkEngine, Template, merg
 from recall.engines.routing import EngineRouter, EngineSetting, PartialCache
 from recall.errors import QueryRejected, RecallError
 from recall.query import Unsupported
+from recall.relation_digests import has_read_valid_rows
 from recall.replay.differences import describe_difference
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import (
@@ -46,7 +47,7 @@ class SqlReplayer:
     """Computes SQL answers again: a `recall.replay.outcome.Replayer`.
 
     `session` starts Spark if a question needs it. `relations` returns all versions of a relation;
-    of those in `unversioned` it is not stored what they were when the recall ran.
+    of those in `unversioned` only a digest of what was read is stored.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SqlReplayer:
         unversioned: frozenset[str] = frozenset(),
     ) -> None:
         self._unversioned = unversioned
+        self._relations = relations
         self._connection = connection
         self._replay_gateway = ReplayGateway(connection)
         self._past_reader = ReaderAt(root, schemas)
@@ -164,11 +166,13 @@ class SqlReplayer:
         changed_relation = self._replay_gateway.relation_changed_at(
             sorted(relations), from_micros(row.event["ts"]), row.started_at
         )
-        if changed_relation is None:
-            names = ", ".join(sorted(relations & self._unversioned))
-            return f"it is not stored which rows of {names} were known then" if names else None
-        name, changed_at = changed_relation
-        return f"the relation {name} changed for the event's time at {_format_time(changed_at)}"
+        if changed_relation is not None:
+            name, changed_at = changed_relation
+            return f"the relation {name} changed for the event's time at {_format_time(changed_at)}"
+        for name in sorted(relations & self._unversioned):
+            if not has_read_valid_rows(row.seen, name, self._relations(name), row.event["ts"]):
+                return f"other rows of {name} were known before the event then"
+        return None
 
 
 class _InputUnavailable(RecallError):

@@ -20,6 +20,7 @@ from recall.engines import (
 )
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.routing import EngineRouter
+from recall.engines.spark.engine import RelationDigests
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, read_summarised, with_summarised
@@ -91,11 +92,13 @@ class _ReadTurn:
 class _ReadBatches:
     """What was read for the tasks of each query; None where it could not be merged.
 
-    `append_counts`: of each stream, as it was read. `seconds`: for each of the queries.
+    `append_counts`: of each stream, as it was read. `digests`: for each query, by event ID, of the
+    relations whose versions are not stored. `seconds`: for each of the queries.
     """
 
     reads_by_batch: Sequence[Sequence[_ReadTurn] | None]
     append_counts: Mapping[str, int]
+    digests: Sequence[RelationDigests]
     seconds: float
 
 
@@ -114,6 +117,7 @@ def read_batches(
     def read(part: Sequence[ReadBatch]) -> _ReadBatches:
         nonlocal began
         began = time.monotonic()
+        digests = [_digest_relations(slot.engines, batch) for batch in part]
         partials, append_counts = _query_partial_answers(
             slot.engines, [batch.partial_query for batch in part], summaries
         )
@@ -126,7 +130,8 @@ def read_batches(
                 if len(part) == 1:
                     raise
                 reads.append(None)
-        return _ReadBatches(reads, append_counts, (time.monotonic() - began) / len(part))
+        seconds = (time.monotonic() - began) / len(part)
+        return _ReadBatches(reads, append_counts, digests, seconds)
 
     def split(part: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:
         slot.raise_if_interrupted(error)
@@ -137,14 +142,25 @@ def read_batches(
         if isinstance(outcome, Exception):
             results += _build_failure(slot, part[0], outcome, began)
             continue
-        for batch, reads in zip(part, outcome.reads_by_batch, strict=True):
+        for batch, reads, digests in zip(
+            part, outcome.reads_by_batch, outcome.digests, strict=True
+        ):
             if reads is None:
                 results += read_batches(slot, [batch], summaries)
                 continue
             batch_began = time.monotonic() - outcome.seconds
-            for result in _build_results(slot, batch, reads, batch_began):
-                results.append(replace(result, append_counts=outcome.append_counts))
+            batch_results = _build_results(slot, batch, reads, batch_began)
+            for read, result in zip(reads, batch_results, strict=True):
+                digests_of_event = digests.get(read.turn.spec.event.eid, {})
+                append_counts = {**outcome.append_counts, **digests_of_event}
+                results.append(replace(result, append_counts=append_counts))
     return results
+
+
+def _digest_relations(engines: EngineRouter, batch: ReadBatch) -> RelationDigests:
+    return engines.spark.digest_relations(
+        batch.template, [turn.spec.event for turn in batch.turns]
+    )
 
 
 def _split_batches(batches: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:

@@ -80,6 +80,8 @@ class RecallConfig:
     schemas: Sequence[StreamSchema]
     relations: Callable[[str], pa.Table]
     """Returns all versions of a relation."""
+    unversioned: frozenset[str]
+    """Relations whose rows may change, so that what a query has read of them is recorded."""
     spark_master: str
     spark_settings: Mapping[str, str]
     warehouse: Path
@@ -285,7 +287,11 @@ def _create_engines(
 ) -> EngineRouter:
     derived = DerivedStreamReader(config.connect(), config.root, reader)
     spark = SparkEngine(
-        sessions.create, derived.reader, config.relations, sessions.require_executors
+        sessions.create,
+        derived.reader,
+        config.relations,
+        sessions.require_executors,
+        config.unversioned,
     )
     router = EngineRouter(
         spark=spark,

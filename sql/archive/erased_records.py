@@ -133,6 +133,7 @@ EXEMPT_TABLES: dict[str, str] = {
     "topics": "names of topics",
     "units": "names of source units, which the command names",
     "unread_input": "times",
+    "unsettled_reads": "IDs",
     "waiting_processes": "names of machines",
     "workspace": "the key of the hashes",
 }

@@ -22,7 +22,7 @@ ORDER BY r.ts, r.eid
 
 -- list_ending --
 -- Events whose recalls have ended and cannot start again: the event is settled or dropped, and so is everything that
--- may still enter the corpus before it. The first event of fired alerts that has no context yet is looked up once for
+-- may still enter the corpus before it, and the alerts that they have read. The first event of fired alerts that has no context yet is looked up once for
 -- all events of a rule.
 WITH awaiting_corpus AS (
     SELECT DISTINCT rule, version, coalesce((plan->>'every_event')::boolean, false) AS every_event
@@ -50,6 +50,8 @@ WHERE r.ended_at IS NULL
         AND (EXISTS (SELECT FROM events e WHERE e.rule = r.rule AND e.version = r.version AND e.eid = r.eid)
             OR EXISTS (SELECT FROM deployments d
                 WHERE d.rule = r.rule AND d.version = r.version AND d.settled_to > r.ts))
+        AND NOT EXISTS (SELECT FROM unsettled_reads u JOIN tasks t ON t.id = u.task
+            WHERE t.eid = r.eid AND t.rule = r.rule AND t.version = r.version)
         AND NOT EXISTS (SELECT FROM jsonb_array_elements_text(coalesce(r.plan->'recalls', '[]')) AS recall
             WHERE NOT EXISTS (SELECT FROM tasks t
                 WHERE t.eid = r.eid AND t.rule = r.rule AND t.version = r.version AND t.recall = recall)

@@ -271,6 +271,18 @@ WHERE id IN (
         AND r.eid = t.eid AND r.ended_at IS NOT NULL)
     ORDER BY t.id FOR UPDATE OF t)
 
+-- restart_answered --
+-- Restart recalls that have an answer, unless their event has its boundary. Revision numbers continue.
+UPDATE tasks SET state = 'waiting', pieces = NULL, piece_count = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL, asked_at = NULL, tries = 0, timeouts = 0, put_offs = 0, retry_at = NULL,
+    seen = '[]'
+WHERE id IN (
+    SELECT t.id FROM tasks t
+    WHERE t.id = ANY(%(ids)s) AND t.state = 'done'
+      AND NOT EXISTS (SELECT FROM recalled_events r WHERE r.rule = t.rule AND r.version = t.version
+        AND r.eid = t.eid AND r.ended_at IS NOT NULL)
+    ORDER BY t.id FOR UPDATE OF t)
+
 -- restart_incomplete_comparisons --
 -- Restart similarity recalls that were computed before events entered the corpus that they should have compared.
 UPDATE tasks SET state = 'waiting', pieces = NULL, piece_count = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,

@@ -22,6 +22,7 @@ from sql.recalls.tasks import (
     TaskSummaryRow,
 )
 from sql.recalls.trimming import TrimmingGateway
+from sql.recalls.unsettled_reads import UnsettledReadGateway, UnsettledReadRow
 
 __all__ = [
     "AnswerJson",
@@ -44,4 +45,6 @@ __all__ = [
     "TaskRow",
     "TaskSummaryRow",
     "TrimmingGateway",
+    "UnsettledReadGateway",
+    "UnsettledReadRow",
 ]

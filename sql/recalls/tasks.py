@@ -445,6 +445,10 @@ class TaskGateway(Gateway):
 
     # Comparisons
 
+    def restart_answered(self, tasks: Collection[UUID]) -> None:
+        """Restart tasks that are done, unless their event has its boundary."""
+        self._execute("restart_answered", ids=list(tasks))
+
     def restart_readers(self, changed: Sequence[ChangedContextRow]) -> None:
         """Restart the recalls that have read contexts or surroundings which have changed."""
         self._execute("restart_readers", changed=Jsonb([row.to_json() for row in changed]))

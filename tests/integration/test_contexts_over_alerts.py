@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from psycopg import Connection
+from psycopg.types.json import Jsonb
 from pyspark.sql import SparkSession
 
 from archiver.formats import JSONL
@@ -23,6 +24,7 @@ from moirae.history.plan import ViewTask, decide
 from moirae.rules.requests import build_questions
 from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
+from recall.relation_digests import digest_valid_rows
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.property.world import START, World, definitions
 
@@ -148,6 +150,36 @@ def test_a_recall_has_the_alerts_before_its_event(world: World) -> None:
         5: [("Cause", "pending", 1)],
         11: [("Cause", "firing", 1), ("Cause", "pending", 1)],
     }
+
+
+def test_a_recall_is_read_again_if_alerts_before_its_event_change(world: World) -> None:
+    ingest(world, a=[(0, 1.0)], b=[(0, 9), (5, 9), (10, 9)])
+    ingest(world, a=[(10, 90.0), (15, 90.0), (35, 90.0)], b=[(15, 1)])
+    known = AlertStream(world.connection).read_valid()
+    tasks = world.connection.execute(
+        "SELECT id, (event->>'ts')::bigint FROM tasks WHERE recall = 'before' ORDER BY 2"
+    ).fetchall()
+    assert [(ts - _start()) // 1_000_000 for _, ts in tasks] == [10, 15, 35]
+    for task, ts in tasks:
+        seen = [[0, 1, {"a": 2, "alerts": digest_valid_rows(known, [ts])[0]}], [1, 2, None]]
+        world.connection.execute(
+            "UPDATE tasks SET state = 'done', next = 2, revision = 1, seen = %s WHERE id = %s",
+            (Jsonb(seen), task),
+        )
+
+    def states() -> list[tuple[Any, ...]]:
+        return world.connection.execute(
+            "SELECT t.state, t.seen = '[]', u.task IS NOT NULL FROM tasks t"
+            " LEFT JOIN unsettled_reads u ON u.task = t.id WHERE t.recall = 'before'"
+            " ORDER BY t.event->>'ts'"
+        ).fetchall()
+
+    assert states() == [("done", False, True)] * 3
+    ingest(world, a=[(300, 1.0)], b=[(300, 1)])
+    world.detector.settle(include_filters=True)
+    world.follow_up.run_to_end()
+    # The alert of the event at 10 ended at once, that of the other rule at 30.
+    assert states() == [("done", False, False), ("waiting", True, False), ("waiting", True, False)]
 
 
 def find_past(world: World) -> dict[int, list[Any]]:

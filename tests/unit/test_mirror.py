@@ -45,6 +45,7 @@ MODULES_BY_TEST = {
     "unit/recall/norms/test_answer.py": "recall.norms.model",
     "unit/moirae/lints/test_lints.py": """
         moirae.lints.notes moirae.lints.plain_expressions moirae.lints.questions moirae.lints.routes""",
+    "integration/test_contexts_over_alerts.py": "moirae.live.unsettled_reads sql.recalls.unsettled_reads",
     "integration/test_closed_keys.py": "archiver.ingest.ledger.closed_keys sql.archive.closed_keys",
     "unit/moirae/config/test_streams.py": "moirae.config.changes",
     "unit/moirae/inspect/test_timeline.py": "archiver.read.stream_rows",

@@ -1,6 +1,6 @@
 """The Spark engine: many events, one piece of history, one Spark job; and conditions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -42,18 +42,22 @@ from recall.engines.template import (
 from recall.event_plans import Condition
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
+from recall.relation_digests import digest_valid_rows
 from recall.requests import Piece, RecallEvent, SqlQuestion, union_ranges
 from recall.sandbox import validate_query
 
 # What a query reads of a stream: its name, and the range of event time.
 _StreamSpan = tuple[str, TimeRange]
+# By event ID and relation: `recall.relation_digests`.
+RelationDigests = Mapping[UUID, Mapping[str, int]]
 
 
 class SparkEngine:
     """Runs queries in a Spark session of its own, one at a time.
 
-    The session starts with the first query. `relations` returns all versions of a relation.
-    `require_executors` raises `ExecutorsAway` if nothing would run a job.
+    The session starts with the first query. `relations` returns all versions of a relation; of
+    those in `unversioned`, rows may change. `require_executors` raises `ExecutorsAway` if nothing
+    would run a job.
     """
 
     def __init__(
@@ -62,7 +66,9 @@ class SparkEngine:
         reader: Reader,
         relations: Callable[[str], pa.Table],
         require_executors: Callable[[], None] = lambda: None,
+        unversioned: Collection[str] = frozenset(),
     ) -> None:
+        self._unversioned = frozenset(unversioned)
         self._require_executors = require_executors
         self._statements = SparkStatements(session)
         self._reader = reader
@@ -130,6 +136,18 @@ class SparkEngine:
     def pinned_files(self, stream: str) -> Sequence[DataFile]:
         """The files of a stream in the pinned version, of the pinned range."""
         return self._reader.snapshot(stream).all_files
+
+    def digest_relations(
+        self, template: Template, events: Sequence[RecallEvent]
+    ) -> RelationDigests:
+        """What is valid at each event in those relations of a query whose rows may change."""
+        names = template.partial.inputs.relations | template.merge.inputs.relations
+        digests: dict[UUID, dict[str, int]] = {}
+        for name in sorted(names & self._unversioned):
+            numbers = digest_valid_rows(self._relations(name), [event.ts for event in events])
+            for event, number in zip(events, numbers, strict=True):
+                digests.setdefault(event.eid, {})[name] = number
+        return digests
 
     def list_files(self, template: Template, time_range: TimeRange) -> tuple[str, ...]:
         """The files that a query reads for a range."""

@@ -8,6 +8,7 @@ import pytest
 
 from moirae.evaluation.plan import ActiveRule
 from moirae.live.recall_requests import RecallRequests
+from moirae.live.unsettled_reads import UnsettledReads
 from moirae.rules import AlertSpec, Definition
 from moirae.rules.rule_set import Rule
 from recall.ledger import Ledger
@@ -37,7 +38,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
 @pytest.fixture
 def requests() -> RecallRequests:
     connection: Any = None
-    return RecallRequests(connection, {})
+    return RecallRequests(connection, {}, UnsettledReads(connection, {"alerts"}))
 
 
 def _rule(number: int) -> ActiveRule:
