@@ -107,10 +107,18 @@ class Topics:
         position = TopicPartition(topic, partition, before)
         self._admin.delete_records([position])[position].result(60)
 
-    def send(self, topic: str, values: Sequence[bytes | None], partition: int = 0) -> None:
-        """Send records, and wait until the broker has stored them."""
+    def send(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Send records, each with the headers, and wait until the broker has stored them."""
         for value in values:
-            self._producer.produce(topic, value, key=b"k", partition=partition)
+            self._producer.produce(
+                topic, value, key=b"k", partition=partition, headers=list(headers)
+            )
         assert self._producer.flush(60) == 0
 
     def send_rows(self, topic: str, prefix: str, count: int, partition: int = 0) -> None:

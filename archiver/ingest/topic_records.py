@@ -1,8 +1,9 @@
 """Records of Kafka topics as source units: one for each range of offsets of a partition. No I/O."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,10 +18,14 @@ class SelectedRecords(NamedTuple):
     tombstones: int
 
 
-def select_records(records: pa.Table, partition: int, offsets: OffsetRange) -> SelectedRecords:
+def select_records(
+    records: pa.Table, partition: int, offsets: OffsetRange, punctuation: str | None = None
+) -> SelectedRecords:
     """The records of a range of a partition.
 
-    `records`: columns `partition`, `offset` and `value`, in any order.
+    `records`: columns `partition`, `offset` and `value`, with `punctuation` also `headers`, in any
+    order. `punctuation`: a header of this name closes time. It becomes a record of its own, with
+    the same offset, as if the source had sent this field as JSON.
     """
     is_selected = pc.and_(
         pc.equal(records["partition"], partition),
@@ -30,10 +35,39 @@ def select_records(records: pa.Table, partition: int, offsets: OffsetRange) -> S
         ),
     )
     selected = records.filter(is_selected).sort_by("offset")
+    if punctuation is not None:
+        return _with_headers(selected, punctuation)
     rows = selected.filter(pc.is_valid(selected["value"]))
     return SelectedRecords(
         rows["offset"].to_pylist(), rows["value"].to_pylist(), len(selected) - len(rows)
     )
+
+
+def _with_headers(records: pa.Table, punctuation: str) -> SelectedRecords:
+    """Records in order, and those that the headers of the name stand for after theirs."""
+    offsets: list[int] = []
+    values: list[bytes] = []
+    tombstones = 0
+    columns = (records[name].to_pylist() for name in ("offset", "value", "headers"))
+    for offset, value, headers in zip(*columns, strict=True):
+        closing = [header for header in headers or () if header["key"] == punctuation]
+        found = [] if value is None else [value]
+        for header in closing:
+            found.append(orjson.dumps({punctuation: _parse_header(header["value"])}))
+        offsets += [offset] * len(found)
+        values += found
+        tombstones += not found
+    return SelectedRecords(offsets, values, tombstones)
+
+
+def _parse_header(value: bytes | None) -> Any:
+    """A number, or else the text."""
+    try:
+        number = orjson.loads(value or b"")
+    except ValueError:
+        return (value or b"").decode(errors="replace")
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return number if is_number else (value or b"").decode(errors="replace")
 
 
 def range_unit_name(source: str, partition: str, offsets: OffsetRange) -> str:

@@ -382,7 +382,7 @@ class Stream(ColumnsModel):
         validate_default=True,
         description="Field of JSON records that close event time: one with this field alone says "
         "that no row before that time will follow, and with the fields of the key none of that key. "
-        "Default: none does.",
+        "So does a Kafka header of this name. Default: none does.",
         examples=["closed"],
     )
 

@@ -202,6 +202,33 @@ def test_tombstones_are_counted_and_empty_values_are_dead_letters(
         assert not world.readers.has_unread("x"), "a range may have tombstones only"
 
 
+@pytest.mark.parametrize("engine", _BOTH_ENGINES)
+def test_a_header_closes_the_time_of_its_partition(
+    topics: Topics, spark: SparkSession, engine: str
+) -> None:
+    topic = f"header-{engine}"
+    topics.create(topic)
+    closed = [("closed", b"2026-01-01T00:10:00Z")]
+    topics.send(topic, [row("a")], headers=[("closed", b"then"), ("trace", b"x")])
+    with reader_world(spark, engine, topics.servers, x=topic) as world:
+        text = declare(topics.servers, x=topic).rstrip()
+        write_workspace(world.root, text + "\n    punctuation: closed\n")
+        world.start()
+        world.read("x")
+        topics.send(topic, [None], headers=closed)
+        world.read("x")
+        topics.send(topic, [row("b")])
+        world.read("x")
+        counts = world.connection.execute(
+            "SELECT sum(read), sum(archived), sum(late), sum(malformed), sum(punctuations),"
+            " sum(tombstones) FROM units"
+        ).fetchone()
+        assert counts == (3, 2, 1, 1, 1, 0)
+        letters = world.connection.execute("SELECT line, detail FROM dead_letters").fetchall()
+        assert [line for line, _ in letters] == [0]
+        assert letters[0][1].startswith("field closed: column ts: 'then' is not a timestamp")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_records_that_compaction_removes_are_not_lost(

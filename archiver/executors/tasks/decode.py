@@ -151,7 +151,7 @@ class RecordFormat:
 def decode_records(
     context: DecodeContext, record_format: RecordFormat, tables: Iterable[pa.RecordBatch]
 ) -> Iterator[DecodedPart]:
-    """Decode the Kafka records of a task: columns `partition`, `offset` and `value`.
+    """Decode the Kafka records of a task, with the columns that `select_records` takes.
 
     The unit of a record is its partition. Yields blobs of rows and the summary.
     """
@@ -161,7 +161,9 @@ def decode_records(
     records = pa.Table.from_batches(batches) if batches else _RECORD_SCHEMA.empty_table()
     schema = context.schemas[record_format.stream]
     for partition in sorted(pc.unique(records["partition"]).to_pylist()):
-        part = select_records(records, partition, record_format.ranges[partition])
+        part = select_records(
+            records, partition, record_format.ranges[partition], schema.punctuation
+        )
         tombstones[partition] = part.tombstones
         unit = with_lines(record_format.empty_unit(partition), part.offsets, part.values)
         clock = context.clock_of(partition)

@@ -50,7 +50,12 @@ class TopicReaders(Source):
                     stream=stream,
                     declared=declared,
                     client=TopicClient(spark, client_settings),
-                    records=RecordReader(spark, stream, client_settings),
+                    records=RecordReader(
+                        spark,
+                        stream,
+                        client_settings,
+                        with_headers=declared.punctuation is not None,
+                    ),
                     archiving=archiving,
                     drain=drain,
                 )

@@ -15,22 +15,29 @@ from moirae.live.sources.topics.client_settings import ClientSettings
 from moirae.live.sources.topics.errors import is_topic_error
 
 _COLUMNS = ("partition", "offset", "value")
+_HEADERS = "headers"
 # Milliseconds without an answer of a broker after which reading fails, to be tried again: an outage
 # is to be noticed.
 _TIMEOUT_MILLIS = "5000"
 
 
 class RecordReader:
-    """Reads the topic of one stream."""
+    """Reads the topic of one stream.
 
-    def __init__(self, spark: SparkSession, stream: str, settings: ClientSettings) -> None:
+    `with_headers`: also the headers of records.
+    """
+
+    def __init__(
+        self, spark: SparkSession, stream: str, settings: ClientSettings, with_headers: bool
+    ) -> None:
+        self._with_headers = with_headers
         self._spark = spark
         self._stream = stream
         self._settings = settings
         self._topic = settings.topic
 
     def open(self, ranges: Mapping[str, OffsetRange], number: int) -> DataFrame:
-        """A frame of the records of ranges: columns `partition`, `offset` and `value`.
+        """A frame of the records of ranges: columns `partition`, `offset`, `value` and perhaps `headers`.
 
         Each partition is one part of it. `number`: of the topic among those of its stream.
         Executors keep consumers for a topic; another one gets others. Raises as `read`.
@@ -49,13 +56,14 @@ class RecordReader:
                 # A record that was deleted meanwhile is an error here: the loss is recorded by
                 # what the brokers say then.
                 "failOnDataLoss": "true",
+                "includeHeaders": str(self._with_headers).lower(),
                 "assign": self._dump(sorted(map(int, ranges))),
                 "startingOffsets": self._dump({name: ranges[name].first for name in ranges}),
                 "endingOffsets": self._dump({name: ranges[name].end for name in ranges}),
             }
         )
         try:
-            return reader.load().select(*_COLUMNS)
+            return reader.load().select(*_COLUMNS, *([_HEADERS] if self._with_headers else []))
         except (Py4JError, PySparkException) as error:
             raise self._settings.translate(error) from None
 

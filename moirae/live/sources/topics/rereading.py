@@ -54,7 +54,8 @@ class TopicRereading:
                 row.partition: row.next for row in partitions if row.topic == topic.id
             }
             self._source = topic_source_name(declared.source.kafka.topic, topic.number)
-        self._reader = RecordReader(spark, stream, settings)
+        has_punctuation = declared.punctuation is not None
+        self._reader = RecordReader(spark, stream, settings, has_punctuation)
         self._state = self._fetch_state(TopicClient(spark, settings))
 
     def _fetch_state(self, client: TopicClient) -> TopicState | None:

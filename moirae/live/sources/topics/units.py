@@ -16,12 +16,14 @@ def make_units(
 ) -> list[SourceUnit]:
     """One source unit for each range, in the order of partitions.
 
-    `source`: the topic in the names of units. `records`: columns `partition`, `offset` and `value`,
-    in any order. `ranges`: by partition.
+    `source`: the topic in the names of units. `records`: as `select_records` takes them. `ranges`:
+    by partition.
     """
     units: list[SourceUnit] = []
     for partition in sorted(ranges, key=int):
-        selected = select_records(records, int(partition), ranges[partition])
+        selected = select_records(
+            records, int(partition), ranges[partition], declared.punctuation
+        )
         unit = SourceUnit(
             stream=name,
             name=range_unit_name(source, partition, ranges[partition]),
