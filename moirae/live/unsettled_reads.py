@@ -63,9 +63,7 @@ class UnsettledReads:
         if not done or not self._is_active:
             return []
         alerts = self._alerts.read_valid()
-        return [
-            row for row in done if not has_read_valid_rows(row.seen, ALERTS, alerts, row.ts)
-        ]
+        return [row for row in done if not has_read_valid_rows(row.seen, ALERTS, alerts, row.ts)]
 
     def has_open(self, watermark: Micros | None) -> bool:
         """Whether recalls have not ended yet that may have read other alerts."""

@@ -158,9 +158,7 @@ def read_batches(
 
 
 def _digest_relations(engines: EngineRouter, batch: ReadBatch) -> RelationDigests:
-    return engines.spark.digest_relations(
-        batch.template, [turn.spec.event for turn in batch.turns]
-    )
+    return engines.spark.digest_relations(batch.template, [turn.spec.event for turn in batch.turns])
 
 
 def _split_batches(batches: Sequence[ReadBatch], error: Exception) -> Sequence[Sequence[ReadBatch]]:

@@ -17,7 +17,9 @@ def relation(*rows: Row) -> pa.Table:
     return pa.table(
         {
             "name": [name for name, *_ in rows],
-            "key": pa.array([[("k", name)] for name, *_ in rows], pa.map_(pa.string(), pa.string())),
+            "key": pa.array(
+                [[("k", name)] for name, *_ in rows], pa.map_(pa.string(), pa.string())
+            ),
             "_valid_from": pa.array([start for _, start, _ in rows], TIME),
             "_valid_to": pa.array(ends, TIME),
         }

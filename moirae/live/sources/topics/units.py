@@ -21,9 +21,7 @@ def make_units(
     """
     units: list[SourceUnit] = []
     for partition in sorted(ranges, key=int):
-        selected = select_records(
-            records, int(partition), ranges[partition], declared.punctuation
-        )
+        selected = select_records(records, int(partition), ranges[partition], declared.punctuation)
         unit = SourceUnit(
             stream=name,
             name=range_unit_name(source, partition, ranges[partition]),
