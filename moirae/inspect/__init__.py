@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from moirae.inspect.lost_verdicts import describe_lost_verdicts
     from moirae.inspect.norm_bands import NormBand, load_norm_bands
     from moirae.inspect.norms import make_norm_metrics
+    from moirae.inspect.recall_costs import HistoryCosts
     from moirae.inspect.repeat import repeat_last_answers
     from moirae.inspect.report import (
         LostRecordsStatus,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from moirae.inspect.unread_input import measure_unread_input
 
 __all__ = [
+    "HistoryCosts",
     "DEAD_LETTER_COUNTERS",
     "Finding",
     "LostRecordsStatus",
@@ -124,6 +126,7 @@ _MODULES = {
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
     "explained_rules": ("select_explained_rules",),
+    "recall_costs": ("HistoryCosts",),
     "finding": ("Finding",),
     "health": (
         "assess_health",

@@ -17,6 +17,7 @@ from moirae.evaluation import (
 )
 from moirae.evaluation.plan import ActiveRule
 from moirae.history import event_overlap, explain_summary, select_archived_streams
+from moirae.inspect.recall_costs import HistoryCosts, estimate_costs
 from moirae.rules import Definition, list_event_queries
 from moirae.rules.requests import (
     build_context_queries,
@@ -64,10 +65,11 @@ def explain_rule(
     definitions: Sequence[Definition],
     name: str,
     summaries: Sequence[SummaryRow] = (),
+    costs: HistoryCosts | None = None,
 ) -> dict[str, Any]:
     """The execution of one of the applied rules, as plain data; durations in seconds.
 
-    `summaries`: what is recorded about those of closed chunks.
+    `summaries`: what is recorded about those of closed chunks. `costs`: None: without them.
     """
     rules: dict[str, ActiveRule] = {}
     for definition in definitions:
@@ -81,6 +83,9 @@ def explain_rule(
     recalls: dict[str, Any] = {}
     for recall, question in questions.items():
         recalls[recall] = _explain_recall(settings, question, summaries)
+        if costs is not None and isinstance(question, SqlQuestion):
+            is_whole = Template(question).split.whole is not None
+            recalls[recall]["cost"] = estimate_costs(recall, question, costs, is_whole=is_whole)
     explanation = {
         "rule": name,
         "version": rule.version,

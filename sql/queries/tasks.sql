@@ -328,6 +328,13 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
     coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8 AS longest
 FROM tasks WHERE state = 'waiting' AND level = 0 AND (retry_at IS NULL OR retry_at <= clock_timestamp())
 
+-- measured_recalls --
+-- What the last 20 ended SQL recalls of a rule have cost, by recall: how many there are, the pieces of each, seconds.
+SELECT recall, count(*) AS recalls, sum(next - skipped) AS pieces, array_agg(next - skipped) AS counts, sum(seconds) AS seconds
+FROM (SELECT recall, next, skipped, seconds, row_number() OVER (PARTITION BY recall ORDER BY ended_at DESC) AS age
+      FROM tasks WHERE rule = %(rule)s AND state = 'done' AND request->>'kind' = 'sql' AND next > skipped) t
+WHERE age <= 20 GROUP BY recall
+
 -- count_open --
 -- Number of tasks of recalls of rules that have not ended.
 SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND rule <> 'query'

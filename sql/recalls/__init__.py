@@ -12,6 +12,7 @@ from sql.recalls.revisions import (
 )
 from sql.recalls.tasks import (
     ChangedContextRow,
+    MeasuredRecall,
     NewTask,
     Progress,
     Read,
@@ -31,6 +32,7 @@ __all__ = [
     "CommandGateway",
     "ExportedRecallRow",
     "LastAnswerRow",
+    "MeasuredRecall",
     "NewRevisionRow",
     "NewTask",
     "Progress",

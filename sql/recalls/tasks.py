@@ -107,6 +107,17 @@ class TaskSummaryRow:
     delayed: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRecall:
+    """What the last ended tasks of a recall have cost. `counts`: pieces that each has read."""
+
+    recall: str
+    recalls: int
+    pieces: int
+    counts: Sequence[int]
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
     """Which tasks to list: those that match all criteria that are not None.
@@ -421,6 +432,10 @@ class TaskGateway(Gateway):
     def count_exceeded(self, rule: str, version: str, recall: str) -> int:
         """How many tasks of a recall in a row have exceeded a limit in the last hour."""
         return int(self._value("count_exceeded", rule=rule, version=version, recall=recall))
+
+    def measured_recalls(self, rule: str) -> list[MeasuredRecall]:
+        """What the last SQL recalls of a rule have cost."""
+        return self._records(MeasuredRecall, "measured_recalls", rule=rule)
 
     # Events that were detected early
 

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 import sql
+from archiver.time_range import TimeRange
+from archiver.times import to_micros
 from moirae.config import Settings
 from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
 from moirae.runtime.storage import find_declaration_problems
 from moirae.services.models import Arguments, Name
 from moirae.services.operation import operation
-from sql.archive import SummaryGateway
+from sql.archive import ChunkGateway, StreamGateway, SummaryGateway
+from sql.recalls import TaskGateway
 from sql.rules import (
     DeploymentGateway,
     DeploymentRow,
@@ -30,6 +33,7 @@ from sql.rules import (
 
 if TYPE_CHECKING:
     from moirae.deployments import DeploymentStep
+    from moirae.inspect import HistoryCosts
     from moirae.rules import Definition
     from moirae.services.workspace import LocalWorkspace
 
@@ -300,11 +304,28 @@ def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
         if stored.rule == name:
             raise NotFound(f"rule {name!r}: {stored.reason}")
     summaries = SummaryGateway(workspace.connection).list_all()
-    explanation = explain_rule(workspace.settings, definitions, name, summaries)
+    costs = _load_costs(workspace.connection, name)
+    explanation = explain_rule(workspace.settings, definitions, name, summaries, costs)
     if "necessary" in explanation["evaluation"]:
         counts = RuleCandidateGateway(workspace.connection).get_last_hour(name)
         explanation["evaluation"]["last_hour"] = asdict(counts)
     return explanation
+
+
+def _load_costs(connection: sql.Connection, rule: str) -> "HistoryCosts | None":
+    """None: no row is archived yet."""
+    from moirae.inspect import HistoryCosts
+    from recall.requests import ChunkRange
+
+    times = [row.newest for row in StreamGateway(connection).list_all() if row.newest is not None]
+    if not times:
+        return None
+    chunks = []
+    for row in ChunkGateway(connection).list_all():
+        if row.state != "expired":
+            chunks.append(ChunkRange(row.id, TimeRange(row.from_ts, row.to_ts)))
+    measured = {row.recall: row for row in TaskGateway(connection).measured_recalls(rule)}
+    return HistoryCosts(chunks, to_micros(max(times)) + 1, measured)
 
 
 @operation("POST", "/rules/check", role="operator", changes=False, in_child=True)
