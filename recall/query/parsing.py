@@ -11,12 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from recall.errors import RecallError
+from recall.query.notations import UnknownWindow, inline_windows, replace_values
 
 # Levels of a syntax tree. Recursive functions over the tree must not exhaust the stack.
 _MAX_DEPTH = 250
+_NAMED_WINDOW = [TokenType.ALIAS, TokenType.L_PAREN]  # after `WINDOW name`
 _EVENTS = "events"  # the qualifier of the streams of rules' events
 _MAX_TREES = 512  # syntax trees that are cached: about 100 kB each
 _MAX_DESCRIPTIONS = 16_384  # texts whose tables and outputs are cached
@@ -27,10 +29,7 @@ EVENTS_PREFIX = "events."
 
 
 class EventSql(Spark):
-    """Spark's SQL in which `window` is always a function name.
-
-    Window functions (OVER) need no WINDOW clause here.
-    """
+    """Spark's SQL in which `window` is a function name, but for `WINDOW name AS (`."""
 
     class Tokenizer(Spark.Tokenizer):
         """Without the keyword, `GROUP BY window(…)` parses as a function call."""
@@ -38,6 +37,21 @@ class EventSql(Spark):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
         }
+
+    def tokenize(self, sql: str, **opts: Any) -> list[Token]:
+        """The tokens of a text, with those of WINDOW clauses and of further names in them."""
+        tokens: list[Token] = super().tokenize(sql, **opts)
+        for number, token in enumerate(tokens[:-3]):
+            following = [item.token_type for item in tokens[number + 2 : number + 4]]
+            if token.text.upper() == "WINDOW" and following == _NAMED_WINDOW:
+                tokens[number] = _with_type(token, TokenType.WINDOW)
+        return tokens
+
+
+def _with_type(token: Token, token_type: TokenType) -> Token:
+    return Token(
+        token_type, token.text, token.line, token.col, token.start, token.end, token.comments
+    )
 
 
 class Unsupported(RecallError):
@@ -110,6 +124,11 @@ def _parse_once(sql: str) -> exp.Query:
             "each operator of a chain (AND, +) counts as one level"
         )
     _join_event_names(statements[0])
+    try:
+        inline_windows(statements[0])
+    except UnknownWindow as error:
+        raise Unsupported(str(error), error.node) from error
+    replace_values(statements[0])
     return statements[0]
 
 

@@ -89,7 +89,11 @@ class SelectLifter:
             return self._lift_query(query.this, local_tables, outer)
         with_ = query.args.get("with_")
         if with_ is not None and with_.args.get("recursive"):
-            raise Unsupported("WITH RECURSIVE is not supported", query)
+            raise Unsupported(
+                "WITH RECURSIVE is not supported; write a join for each step, up to the last one that "
+                "matters",
+                query,
+            )
         for cte in common_tables(query):
             cte.set("this", self.lift(cte.this, local_tables))
             local_tables |= {cte.alias.lower()}
