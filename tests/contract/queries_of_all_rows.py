@@ -541,7 +541,7 @@ QUERIES = {
         "AS l(least, name) ON c.n >= l.least WHERE c.host = event.host GROUP BY l.name"
     ),
     "values of the event": (
-        "SELECT x.col1 AS level, (SELECT count(*) FROM jobs j WHERE j.n = x.col1) AS n FROM "
-        "(VALUES (event.level), (2L)) AS x"
+        "SELECT x.least AS level, count(j.n) AS n FROM (VALUES (event.level), (2L)) AS x(least) "
+        "LEFT JOIN jobs j ON j.n = x.least GROUP BY x.least"
     ),
 }
