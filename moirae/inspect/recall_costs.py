@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from archiver.times import Micros
 from recall.requests import ChunkRange, SqlQuestion, plan_pieces
-from recall.scheduling.run_length import find_prefix_end
+from recall.scheduling import find_prefix_end
 from sql.recalls import MeasuredRecall
 
 

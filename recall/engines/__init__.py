@@ -18,7 +18,13 @@ from recall.engines.duckdb import (
 )
 from recall.engines.error_summary import find_pattern_limit, summarize_error
 from recall.engines.lru_cache import LruCache
-from recall.engines.spark import FilterResult, RowFilters, SparkEngine, SparkStatements
+from recall.engines.spark import (
+    FilterResult,
+    RelationDigests,
+    RowFilters,
+    SparkEngine,
+    SparkStatements,
+)
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
 from recall.statements import Statement, scan_files, select_range
 
@@ -31,6 +37,7 @@ __all__ = [
     "LruCache",
     "MergedPartials",
     "PartialQuery",
+    "RelationDigests",
     "RowFilters",
     "SparkEngine",
     "SparkStatements",

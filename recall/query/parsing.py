@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -38,9 +39,11 @@ class EventSql(Spark):
             word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
         }
 
-    def tokenize(self, sql: str, **opts: Any) -> list[Token]:
+    def tokenize(
+        self, sql: str, dialect: str | Dialect | type[Dialect] | None = None
+    ) -> list[Token]:
         """The tokens of a text, with those of WINDOW clauses and of further names in them."""
-        tokens: list[Token] = super().tokenize(sql, **opts)
+        tokens: list[Token] = super().tokenize(sql, dialect)
         for number, token in enumerate(tokens[:-3]):
             following = [item.token_type for item in tokens[number + 2 : number + 4]]
             if token.text.upper() == "WINDOW" and following == _NAMED_WINDOW:

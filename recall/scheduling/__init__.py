@@ -13,6 +13,7 @@ from recall.scheduling.chunk_order import (
 )
 from recall.scheduling.concurrency import CpuTimes, adjust_concurrency
 from recall.scheduling.forecast import RemainingWork, forecast_finishes
+from recall.scheduling.run_length import find_prefix_end
 from recall.scheduling.statistics import TaskStatistics, TurnStatistics, share_query
 from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
@@ -38,6 +39,7 @@ __all__ = [
     "ValueRange",
     "adjust_concurrency",
     "enclose_values",
+    "find_prefix_end",
     "forecast_finishes",
     "interleave",
     "plan_turns",

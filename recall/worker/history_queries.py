@@ -15,12 +15,12 @@ from recall.engines import (
     EventTables,
     MergedPartials,
     PartialQuery,
+    RelationDigests,
     Template,
     merge_partials,
 )
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.routing import EngineRouter
-from recall.engines.spark.engine import RelationDigests
 from recall.errors import LimitExceeded
 from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, read_summarised, with_summarised

@@ -1,7 +1,7 @@
 """Spark: statements and filters over rows, queries of recalls, conditions."""
 
-from recall.engines.spark.engine import SparkEngine
+from recall.engines.spark.engine import RelationDigests, SparkEngine
 from recall.engines.spark.row_filters import FilterResult, RowFilters
 from recall.engines.spark.statements import SparkStatements
 
-__all__ = ["FilterResult", "RowFilters", "SparkEngine", "SparkStatements"]
+__all__ = ["FilterResult", "RelationDigests", "RowFilters", "SparkEngine", "SparkStatements"]
