@@ -150,8 +150,8 @@ def read_batches(
                 continue
             batch_began = time.monotonic() - outcome.seconds
             batch_results = _build_results(slot, batch, reads, batch_began)
-            for read, result in zip(reads, batch_results, strict=True):
-                digests_of_event = digests.get(read.turn.spec.event.eid, {})
+            for turn_read, result in zip(reads, batch_results, strict=True):
+                digests_of_event = digests.get(turn_read.turn.spec.event.eid, {})
                 append_counts = {**outcome.append_counts, **digests_of_event}
                 results.append(replace(result, append_counts=append_counts))
     return results
