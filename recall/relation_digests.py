@@ -25,8 +25,8 @@ def has_read_valid_rows(
 
     `reads`: as stored, `tasks.seen`. Not if it is not known.
     """
-    found = {counts.get(name) for _, _, counts in reads if counts is not None}
-    return found == set(digest_valid_rows(relation, [ts]))
+    digests_read = {counts.get(name) for _, _, counts in reads if counts is not None}
+    return digests_read == set(digest_valid_rows(relation, [ts]))
 
 
 def digest_valid_rows(relation: pa.Table, times: Sequence[Micros]) -> list[int]:

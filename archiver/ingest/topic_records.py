@@ -51,12 +51,12 @@ def _with_headers(records: pa.Table, punctuation: str) -> SelectedRecords:
     columns = (records[name].to_pylist() for name in ("offset", "value", "headers"))
     for offset, value, headers in zip(*columns, strict=True):
         closing = [header for header in headers or () if header["key"] == punctuation]
-        found = [] if value is None else [value]
+        record_values = [] if value is None else [value]
         for header in closing:
-            found.append(orjson.dumps({punctuation: _parse_header(header["value"])}))
-        offsets += [offset] * len(found)
-        values += found
-        tombstones += not found
+            record_values.append(orjson.dumps({punctuation: _parse_header(header["value"])}))
+        offsets += [offset] * len(record_values)
+        values += record_values
+        tombstones += not record_values
     return SelectedRecords(offsets, values, tombstones)
 
 

@@ -10,33 +10,30 @@ from sqlglot import exp
 _PARTS = ("partition_by", "order", "spec")
 
 
-class UnknownWindow(Exception):
-    """A window that no WINDOW clause of its SELECT defines."""
+def inline_windows(query: exp.Expr) -> exp.Window | None:
+    """Replace the windows of WINDOW clauses by what defines them.
 
-    def __init__(self, node: exp.Window) -> None:
-        super().__init__(f"unknown window {node.alias!r}")
-        self.node = node
-
-
-def inline_windows(query: exp.Expr) -> None:
-    """Replace the windows of WINDOW clauses by what defines them. Raises `UnknownWindow`."""
+    Returns the first one that no clause of its SELECT defines; None: there is none.
+    """
     for select in list(query.find_all(exp.Select)):
         named: dict[str, exp.Window] = {}
         for window in select.args.get("windows") or ():
-            if window.alias:
-                _complete(window, named)
+            if window.alias and not _complete(window, named):
+                return window
             named[window.name.lower()] = window
         select.set("windows", None)
         for window in list(select.find_all(exp.Window)):
-            if window.alias and window.find_ancestor(exp.Select) is select:
-                _complete(window, named)
+            is_own = window.find_ancestor(exp.Select) is select
+            if window.alias and is_own and not _complete(window, named):
+                return window
+    return None
 
 
-def _complete(window: exp.Window, named: Mapping[str, exp.Window]) -> None:
-    """Add what the window that it names has and it has not."""
+def _complete(window: exp.Window, named: Mapping[str, exp.Window]) -> bool:
+    """Add what the window that it names has and it has not; whether there is one of that name."""
     base = named.get(window.alias.lower())
     if base is None:
-        raise UnknownWindow(window)
+        return False
     for part in _PARTS:
         value = base.args.get(part)
         if not value or window.args.get(part):
@@ -44,6 +41,7 @@ def _complete(window: exp.Window, named: Mapping[str, exp.Window]) -> None:
         is_list = isinstance(value, list)
         window.set(part, [item.copy() for item in value] if is_list else value.copy())
     window.set("alias", None)
+    return True
 
 
 def replace_values(query: exp.Expr) -> None:

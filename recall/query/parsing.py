@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
 from recall.errors import RecallError
-from recall.query.notations import UnknownWindow, inline_windows, replace_values
+from recall.query.notations import inline_windows, replace_values
 
 # Levels of a syntax tree. Recursive functions over the tree must not exhaust the stack.
 _MAX_DEPTH = 250
@@ -127,10 +127,9 @@ def _parse_once(sql: str) -> exp.Query:
             "each operator of a chain (AND, +) counts as one level"
         )
     _join_event_names(statements[0])
-    try:
-        inline_windows(statements[0])
-    except UnknownWindow as error:
-        raise Unsupported(str(error), error.node) from error
+    unknown = inline_windows(statements[0])
+    if unknown is not None:
+        raise Unsupported(f"unknown window {unknown.alias!r}", unknown)
     replace_values(statements[0])
     return statements[0]
 
