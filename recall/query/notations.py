@@ -17,7 +17,8 @@ def inline_windows(query: exp.Expr) -> exp.Window | None:
     """
     for select in list(query.find_all(exp.Select)):
         named: dict[str, exp.Window] = {}
-        for window in select.args.get("windows") or ():
+        clauses: list[exp.Window] = select.args.get("windows") or []
+        for window in clauses:
             if window.alias and not _complete(window, named):
                 return window
             named[window.name.lower()] = window
