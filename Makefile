@@ -44,11 +44,13 @@ jars: prerequisites $(STAMP)
 kernels: prerequisites $(STAMP)
 	@$(BIN)/python -c 'from recall.similarity import compile_kernels; compile_kernels()' >&2
 
+# Half of the time of set-up would go into compiling modules, most of which nothing imports: Python
+# compiles the others when they are first imported.
 $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2
 	@$(PYTHON) -m venv $(VENV) >&2
 	@DIST_EXTRA_CONFIG=$(CURDIR)/deploy/stored_wheels.cfg \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@touch $@
 
