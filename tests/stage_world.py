@@ -233,7 +233,7 @@ class StageWorld:
     def clear(self) -> None:
         """Forget all recalls."""
         self.connection.execute(
-            "TRUNCATE tasks, revisions, commands, recalled_events, revision_streams, row_revisions,"
+            "TRUNCATE tasks, unsettled_reads, revisions, commands, recalled_events, revision_streams, row_revisions,"
             " stages, alerts, deployments, events, contexts CASCADE"
         )
 

@@ -65,7 +65,7 @@ def test_killed_holders_of_parts_change_no_answer(past: History) -> None:
     try:
         # They load the corpus for the tasks, and hold it after them.
         for kill in range(KILLS):
-            past.connection.execute("TRUNCATE tasks, revisions")
+            past.connection.execute("TRUNCATE tasks, unsettled_reads, revisions")
             tasks = _add_tasks(past)
             if kill:
                 time.sleep(rng.random() * 0.5)

@@ -44,7 +44,7 @@ def _until(holds: Callable[[], bool], *processes: Recaller, seconds: float = 400
 
 def _add_tasks(past: History) -> list[UUID]:
     """Tasks that differ, so that none is answered with another's pieces."""
-    past.connection.execute("TRUNCATE tasks, revisions, commands")
+    past.connection.execute("TRUNCATE tasks, unsettled_reads, revisions, commands")
     return [
         past.add_task(
             number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4

@@ -184,7 +184,7 @@ class History:
 
 def without_tasks(past: History) -> History:
     """The history, after all its tasks are deleted."""
-    past.connection.execute("TRUNCATE tasks, revisions, commands")
+    past.connection.execute("TRUNCATE tasks, unsettled_reads, revisions, commands")
     return past
 
 

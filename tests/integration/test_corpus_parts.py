@@ -39,7 +39,9 @@ def _history() -> Iterator[History]:
 def past(_history: History, monkeypatch: pytest.MonkeyPatch) -> History:
     monkeypatch.setattr(recall.corpora, "_SAVE_MIN_EVENTS", 10)
     monkeypatch.setattr(recall.worker.manager, "_PARTS_INTERVAL", 0.02)
-    _history.connection.execute("TRUNCATE tasks, revisions, commands, corpus_parts")
+    _history.connection.execute(
+        "TRUNCATE tasks, unsettled_reads, revisions, commands, corpus_parts"
+    )
     return _history
 
 
@@ -71,7 +73,7 @@ def _add_tasks(past: History) -> list[UUID]:
 
 def _answers(past: History, managers: list[RecallManager]) -> list[list[tuple[str, float]]]:
     """The hits of all tasks, in full."""
-    past.connection.execute("TRUNCATE tasks, revisions")
+    past.connection.execute("TRUNCATE tasks, unsettled_reads, revisions")
     tasks = _add_tasks(past)
     _run(managers, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     return _read_answers(past, tasks)

@@ -42,7 +42,7 @@ def _history() -> Iterator[History]:
 
 @pytest.fixture
 def past(_history: History) -> History:
-    _history.connection.execute("TRUNCATE tasks, revisions, commands, contexts")
+    _history.connection.execute("TRUNCATE tasks, unsettled_reads, revisions, commands, contexts")
     return _history
 
 
