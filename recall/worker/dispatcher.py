@@ -194,7 +194,10 @@ class Dispatcher:
             for turn in turns:
                 ended += self._compare([self._repeat(turn)])
             return ended
-        return self._recorder.record(turns, results)
+        ended = self._recorder.record(turns, results)
+        if ended:  # a task that is added again under the same ID begins anew
+            self._comparisons.forget_inactive()
+        return ended
 
     def _repeat(self, turn: TurnTask) -> TurnTask:
         """A turn after a failed attempt; it reads nothing if that has pinned other pieces."""

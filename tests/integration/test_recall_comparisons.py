@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 import recall.worker.comparisons
-from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, SqlQuestion, task_id
@@ -29,9 +29,9 @@ def test_tasks_compared_together_fail_individually(
     first, odd, last = (task_id("g/r", "1", "similar", event.eid) for event in events)
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
+        index: Index, states: Sequence[SimilarState], *arguments: Any
     ) -> list[tuple[int, bool]]:
-        compared = real(index, states, spans)
+        compared = real(index, states, *arguments)
         if any(state.comparison.event.eid == str(events[1].eid) for state in states):
             raise ValueError("odd")
         return compared
