@@ -10,7 +10,9 @@ import contextlib
 import hashlib
 import hmac
 import ipaddress
+import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
@@ -74,7 +76,20 @@ _FAILURE_BURST = 400.0
 _BURST_SECONDS = 10  # of requests of a token at once
 _DEFAULT_RATE = 100.0  # requests of a token per second
 _MAX_CREDENTIALS = 10_000  # that were valid; the least recent are forgotten
+# How long a token is taken as valid while the database, which knows if it was revoked, is unreachable.
+_TRUSTED_SECONDS = 3600.0
 _BEARER = HTTPBearer(auto_error=False)
+
+
+@dataclass(frozen=True)
+class _ValidCredential:
+    """Whose token or cookie was valid, and when, in seconds of the monotonic clock."""
+
+    identity: Identity
+    checked_at: float
+
+    def is_recent(self) -> bool:
+        return time.monotonic() - self.checked_at <= _TRUSTED_SECONDS
 
 
 class AccessMiddleware:
@@ -103,9 +118,9 @@ class AccessMiddleware:
         self._public_bodies = ConcurrencyLimiter(
             MAX_CONCURRENT_PUBLIC_BODIES, MAX_CLIENT_PUBLIC_BODIES
         )
-        self._valid_credentials: LRUCache[bytes, bool] = LRUCache(_MAX_CREDENTIALS)
-        """Hashes of tokens and cookies that were valid: failures of others at the same address do
-        not affect them."""
+        self._valid_credentials: LRUCache[bytes, _ValidCredential] = LRUCache(_MAX_CREDENTIALS)
+        """By the hash of a token or cookie that was valid: failures of others at the same address do
+        not affect it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
@@ -155,7 +170,7 @@ class AccessMiddleware:
             if method not in SAFE_METHODS:
                 self._take_failure(scope)  # counted as one: a login may fail
             return route
-        identity = await self._identify(scope)
+        identity = await self._identify(scope, route)
         if not self._requests.take(identity.token_id):
             raise RequestRejected(
                 route.overload_status, "too many requests of this token", _RATE_RETRY
@@ -209,23 +224,31 @@ class AccessMiddleware:
             return name.lower() in self._hosts
         return True
 
-    async def _identify(self, scope: Scope) -> Identity:
-        """Whose request it is. Raises `RequestRejected`."""
+    async def _identify(self, scope: Scope, route: RouteAccess) -> Identity:
+        """Whose request it is. Raises `RequestRejected`.
+
+        While the database is unreachable, sources go on posting with tokens that were valid lately.
+        """
         client = _client_address(scope)
         request = Request(scope)
         credentials = await _BEARER(request)
         cookie = request.cookies.get(session_cookie_name(scope))
         credential = cookie if credentials is None else credentials.credentials
         credential_hash = hashlib.sha256((credential or "").encode()).digest()
-        is_known = credential_hash in self._valid_credentials
-        if not is_known and self._failures.is_exhausted(client):
+        known = self._valid_credentials.get(credential_hash)
+        if known is None and self._failures.is_exhausted(client):
             raise RequestRejected(429, _TOO_MANY_REFUSED, _RATE_RETRY)
-        identity = await run_in_threadpool(self._authenticate, credentials, cookie)
+        try:
+            identity = await run_in_threadpool(self._authenticate, credentials, cookie)
+        except RequestRejected:
+            if route.role != "source" or known is None or not known.is_recent():
+                raise
+            return known.identity
         if identity is None:
             self._valid_credentials.pop(credential_hash, None)
             self._failures.take(client)
             raise RequestRejected(401, "valid token required: Authorization: Bearer TOKEN")
-        self._valid_credentials[credential_hash] = True
+        self._valid_credentials[credential_hash] = _ValidCredential(identity, time.monotonic())
         return identity
 
     def _authenticate(

@@ -138,6 +138,28 @@ def test_unreachable_database_is_reported_with_time_to_retry(pool: FakePool) -> 
     assert response.json()["detail"] == "the database is unreachable"
 
 
+def test_sources_post_with_known_tokens_while_the_database_is_unreachable(
+    pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=middleware)
+
+    async def ask(method: str, path: str, token: str) -> int:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await client.request(method, path, headers=headers)).status_code
+
+    def post(token: str) -> int:
+        return asyncio.run(ask("POST", "/api/v1/ingest/cpu", token))
+
+    assert (post("o"), post("v")) == (200, 403)
+    pool.reachable = False
+    assert (post("o"), post("v"), post("a")) == (200, 403, 503)
+    assert asyncio.run(ask("GET", "/api/v1/rules", "o")) == 503
+    monkeypatch.setattr(access, "_TRUSTED_SECONDS", 0.0)
+    assert post("o") == 503
+
+
 def test_responses_have_security_headers(pool: FakePool) -> None:
     for response in (request(pool), request(pool, Authorization="Bearer v")):
         assert response.headers["Cache-Control"] == "no-store"
