@@ -267,6 +267,9 @@ TOPIC = Stream.model_validate(
 )
 
 
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
 def make_records(seed: int, batches: int, rows: int) -> list[pa.Table]:
     """Micro-batches of a topic with three partitions; now and then records are read again."""
     rng = random.Random(seed)
@@ -289,6 +292,7 @@ def make_records(seed: int, batches: int, rows: int) -> list[pa.Table]:
             pa.array(values, kind) for values, kind in zip(columns.values(), types, strict=True)
         ]
         table = pa.table(arrays, names=list(columns))
+        table = table.append_column("headers", pa.nulls(len(table), _HEADERS))
         if tables and rng.random() < 0.3:
             table = pa.concat_tables([tables[-1].slice(len(tables[-1]) // 2), table])
         tables.append(table)

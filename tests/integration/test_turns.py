@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 import recall.worker.comparisons
-from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
@@ -121,10 +120,10 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_run_of_pieces(
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], runs: Sequence[Sequence[TimeRange]]
+        index: Index, states: Sequence[SimilarState], *arguments: Any
     ) -> list[tuple[int, bool]]:
         passes.append(len(states))
-        return real(index, states, runs)
+        return real(index, states, *arguments)
 
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from recall.engines import PartialQuery, Template
+from recall.engines import PartialQuery, RelationDigests, Template
 from recall.requests import SqlQuestion
 from recall.worker import history_queries
 from recall.worker.active_tasks import ActiveTask, TurnTask
@@ -37,6 +37,9 @@ class FakeEngines:
     @contextmanager
     def snapshot(self, queries: Sequence[PartialQuery]) -> Iterator[dict[str, int]]:
         yield {"s": 1}
+
+    def digest_relations(self, template: object, events: object) -> RelationDigests:
+        return {}
 
     def compute_partials(self, queries: Sequence[PartialQuery]) -> list[dict[str, pa.Table]]:
         eids: list[UUID] = []
