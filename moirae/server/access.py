@@ -235,15 +235,15 @@ class AccessMiddleware:
         cookie = request.cookies.get(session_cookie_name(scope))
         credential = cookie if credentials is None else credentials.credentials
         credential_hash = hashlib.sha256((credential or "").encode()).digest()
-        known = self._valid_credentials.get(credential_hash)
-        if known is None and self._failures.is_exhausted(client):
+        valid_before = self._valid_credentials.get(credential_hash)
+        if valid_before is None and self._failures.is_exhausted(client):
             raise RequestRejected(429, _TOO_MANY_REFUSED, _RATE_RETRY)
         try:
             identity = await run_in_threadpool(self._authenticate, credentials, cookie)
         except RequestRejected:
-            if route.role != "source" or known is None or not known.is_recent():
+            if route.role != "source" or valid_before is None or not valid_before.is_recent():
                 raise
-            return known.identity
+            return valid_before.identity
         if identity is None:
             self._valid_credentials.pop(credential_hash, None)
             self._failures.take(client)
