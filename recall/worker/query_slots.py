@@ -76,10 +76,12 @@ class Job(Generic[Result]):
         return max(worked - start_seconds, 0.0)
 
     def cancel(self) -> None:
-        """Cancel the query; it ends soon after."""
-        if not self.slot.cancelled.is_set():
-            self.slot.cancelled.set()
-            self.slot.engines.cancel()
+        """Cancel the query; it ends soon after.
+
+        Called until it has ended: an interruption just before a statement begins has no effect.
+        """
+        self.slot.cancelled.set()
+        self.slot.engines.cancel()
 
 
 class Workers:
