@@ -227,7 +227,7 @@ class AccessMiddleware:
     async def _identify(self, scope: Scope, route: RouteAccess) -> Identity:
         """Whose request it is. Raises `RequestRejected`.
 
-        While the database is unreachable, sources go on posting with tokens that were valid lately.
+        While the database is unreachable, sources can post with tokens that were valid lately.
         """
         client = _client_address(scope)
         request = Request(scope)

@@ -48,7 +48,16 @@ def request(
 
 
 def send(pool: FakePool, method: str, path: str, headers: list[tuple[str, str]]) -> httpx.Response:
-    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
+    return send_to(make_middleware(pool), method, path, headers)
+
+
+def make_middleware(pool: FakePool) -> AccessMiddleware:
+    return AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
+
+
+def send_to(
+    middleware: AccessMiddleware, method: str, path: str, headers: list[tuple[str, str]]
+) -> httpx.Response:
     transport = httpx.ASGITransport(app=middleware)
 
     async def request() -> httpx.Response:
@@ -141,21 +150,19 @@ def test_unreachable_database_is_reported_with_time_to_retry(pool: FakePool) -> 
 def test_sources_post_with_known_tokens_while_the_database_is_unreachable(
     pool: FakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(app=middleware)
+    middleware = make_middleware(pool)
 
-    async def ask(method: str, path: str, token: str) -> int:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            headers = {"Authorization": f"Bearer {token}"}
-            return (await client.request(method, path, headers=headers)).status_code
+    def ask(method: str, path: str, token: str) -> int:
+        headers = [("Authorization", f"Bearer {token}")]
+        return send_to(middleware, method, path, headers).status_code
 
     def post(token: str) -> int:
-        return asyncio.run(ask("POST", "/api/v1/ingest/cpu", token))
+        return ask("POST", "/api/v1/ingest/cpu", token)
 
     assert (post("o"), post("v")) == (200, 403)
     pool.reachable = False
     assert (post("o"), post("v"), post("a")) == (200, 403, 503)
-    assert asyncio.run(ask("GET", "/api/v1/rules", "o")) == 503
+    assert ask("GET", "/api/v1/rules", "o") == 503
     monkeypatch.setattr(access, "_TRUSTED_SECONDS", 0.0)
     assert post("o") == 503
 
